@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * backend.h -- what a fabric backend and a hook implement. The guarantees G1-G6 stand in <farside/fabric.h>.
+ */
+#ifndef FAR_FABRIC_BACKEND_H
+#define FAR_FABRIC_BACKEND_H
+
+#include <farside/error.h>
+#include <farside/fabric.h>
+
+/* Operations for one node that were noted between two waits; owned by the waiting task. */
+struct far_chain {
+	struct far_op *first;
+	struct far_op *last;
+	uint32_t n;
+	uint16_t node;
+	int status;             /* 0 or -FAR_E, valid once done */
+	struct far_task *task;  /* who waits */
+	struct far_chain *next; /* the backend's while in flight */
+	uint32_t cut;           /* fault hook: only the first `cut` operations take effect, then `status` */
+};
+
+struct far_fabric_ops {
+	const char *name; /* the URI's scheme: "shm", "sim" */
+	/* Connects to the nodes of `spec` (the URI after "name:"); may block. On error *out is untouched. */
+	int (*open)(const char *spec, const struct far_fabric_opts *opts, struct far_fabric **out);
+	/* Disconnects and frees. No chain is in flight. */
+	void (*close)(struct far_fabric *f);
+	/* Starts a chain; never blocks. 0: accepted, it will come back from poll() exactly once. -FAR_EAGAIN: the
+	 * queue is full, post it again after a completion. A dead node shows in poll(), not here. */
+	int (*post)(struct far_fabric *f, struct far_chain *c);
+	/* The next finished chain with its status set, or NULL; never blocks. */
+	struct far_chain *(*poll)(struct far_fabric *f);
+};
+
+/* A hook watches or bends the chains of a fabric: count, trace, fault. Hooks run in the order added. */
+struct far_hook {
+	/* Before a chain is posted. May set c->cut and c->status (fault). NULL: not interested. */
+	void (*before)(struct far_hook *h, struct far_chain *c);
+	/* After it came back, before its task runs. */
+	void (*after)(struct far_hook *h, struct far_chain *c);
+	struct far_hook *next;
+};
+
+/* Head of every backend's connection object. */
+struct far_fabric {
+	const struct far_fabric_ops *ops;
+	struct far_loop *loop;
+	struct far_poller poller;
+	unsigned nodes_n;
+	unsigned caps;
+	uint64_t region_len[FAR_NODES_MAX];
+	struct far_hook *hooks;
+	unsigned credits;       /* operations that may still be posted */
+	unsigned in_flight;     /* chains */
+	struct far_chain *queue, **queue_tail; /* waiting for credits, in order */
+	void *shared_queue;
+};
+
+/* `h` stays the caller's and outlives the fabric or is removed. */
+void far_fabric_hook(struct far_fabric *f, struct far_hook *h);
+void far_fabric_unhook(struct far_fabric *f, struct far_hook *h);
+
+/* Common start of every connection: fields above, registration with the loop. Called by far_fabric_open() and
+ * by far_sim_connect(). */
+void far_fabric_init(struct far_fabric *f, const struct far_fabric_ops *ops, struct far_loop *l,
+		     const struct far_fabric_opts *opts);
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * control.h -- requests to a memory node's control endpoint.
+ *
+ * The endpoint serves one request at a time, so each is atomic. It does what one-sided verbs cannot: hand out
+ * memory and sessions, keep names, and stop a client. Everything else is done by verbs. A request that a client
+ * sends again after a broken connection is harmless: each is idempotent or leaves at worst an orphan.
+ */
+#ifndef FAR_POOL_CONTROL_H
+#define FAR_POOL_CONTROL_H
+
+#include "pool/layout.h"
+
+enum control_code {
+	/* Any node. Ties the node to a pool: pool_id, node, nodes_n. 0 when done or when it is so already;
+	 * -FAR_EINVAL when it belongs to another pool or place. */
+	CONTROL_FORM = 1,
+	/* Home: opens a session for this connection. Reply: serial, slot. -FAR_ENOMEM when all are taken. */
+	CONTROL_SESSION,
+	/* Other nodes: tells the serial that the home node gave, so that FENCE finds this connection. */
+	CONTROL_JOIN,
+	/* Clean end of the connection's session: its chunks become clean orphans. */
+	CONTROL_LEAVE,
+	/* Home: a range of version sequence numbers for this session. Reply: first (2^20 numbers, never given twice). */
+	CONTROL_RANGE,
+	/* A chunk for (table, kind, class), `run` pages at least. Reply: off, run, flags (POOL_PAGE_DIRTY: an orphan
+	 * of a dead client, to be scavenged before use; CONTROL_ORPHAN: a clean orphan, its bitmap tells what is
+	 * free; neither: fresh, zeroed bitmap). Orphans come first unless CONTROL_FRESH is asked. -FAR_ENOMEM. */
+	CONTROL_GRANT,
+	/* Gives an own chunk back; all its blocks are free and past grace. */
+	CONTROL_RELEASE,
+	/* Stops session `serial` for good, then orphans its chunks (dirty). Answers when the client can no longer
+	 * touch this node's memory; -FAR_EACCESS when it cannot be stopped: its chunks are quarantined then.
+	 * 0 also when that session is long gone. */
+	CONTROL_FENCE,
+	/* Home: takes a name (ROOT_MAKING). Reply: table number, serial, seed. -FAR_EEXIST, -FAR_ENOMEM. */
+	CONTROL_ROOT_NEW,
+	/* Home: sets the head of a root that this session is making: ROOT_LIVE. */
+	CONTROL_ROOT_SET,
+	/* Home: removes the name: ROOT_DROPPED with `epoch`. -FAR_ENOENT. */
+	CONTROL_ROOT_DROP,
+	/* Home: frees a dropped root's entry after its memory went back. */
+	CONTROL_ROOT_FREE,
+	/* Any node: frees every chunk of table number `table` (dropped, past grace). */
+	CONTROL_TABLE_FREE,
+};
+
+enum control_flags {
+	CONTROL_ORPHAN = 0x100,
+	CONTROL_FRESH = 0x200,
+};
+
+struct control_request {
+	uint32_t code, flags;
+	uint64_t serial;          /* SESSION: 0; JOIN, FENCE: the session */
+	uint64_t pool_id[2];      /* FORM */
+	uint32_t node, nodes_n;   /* FORM */
+	uint32_t table, kind, class, run; /* GRANT (kind: pool_page_kind), ROOT_*, TABLE_FREE */
+	uint64_t off;             /* RELEASE: of the chunk; ROOT_SET: head; ROOT_DROP: epoch */
+	uint64_t root_serial;     /* ROOT_SET, ROOT_DROP, ROOT_FREE, TABLE_FREE: guards against a reused number */
+	char design[16], name[64]; /* ROOT_NEW */
+};
+
+struct control_reply {
+	int32_t err;              /* 0 or -FAR_E */
+	uint32_t flags, table, run, slot, pad;
+	uint64_t serial, off, first, seed;
+};
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * layout.h -- the bytes of a memory node's region.
+ *
+ *	0                superblock (4 KiB): identity, checked by every client; then the pool epoch
+ *	sessions_off     session table: one 64-byte line per client session (used on the home node, node 0)
+ *	roots_off        named-root table: one 128-byte entry per table (used on the home node)
+ *	private_off      the node's own notes on sessions: process ids; clients never look
+ *	pages_off        page table: one word per 64 KiB page of the data area
+ *	data_off         data area, 2 MiB aligned: chunks = runs of pages
+ *
+ * Who writes what. The node (its control endpoint) writes the superblock, the sessions' serials, roots, private
+ * part and page table, each change one 8-byte store or ordered so that a crash between two stores is repaired at
+ * start. Clients READ them. Clients CAS the pool epoch and WRITE their own session's `word`; nobody else does.
+ * Chunks belong to clients: their bitmaps are changed by FAA only.
+ */
+#ifndef FAR_POOL_LAYOUT_H
+#define FAR_POOL_LAYOUT_H
+
+#include <stdint.h>
+
+#include "pool/class.h"
+
+#define POOL_MAGIC   0x3145444953524146ULL /* "FARSIDE1" */
+#define POOL_ENDIAN  0x0102030405060708ULL
+
+enum {
+	POOL_FORMAT = 1,
+	POOL_SUPER_LEN = 4096,
+	POOL_SESSIONS = 1024,
+	POOL_ROOTS = 256,
+	POOL_PAGE = 64 << 10,
+	POOL_SUPERPAGE = 2 << 20,
+};
+
+/* All fields up to `sum` are fixed once the node joined a pool. */
+struct pool_super {
+	uint64_t magic, endian;
+	uint32_t format, page_len;
+	uint64_t region_len;
+	uint64_t pool_id[2];          /* zero until a first client forms the pool */
+	uint32_t node, nodes_n;
+	uint32_t sessions_n, roots_n;
+	uint64_t sessions_off, roots_off, private_off, pages_off, pages_n, data_off;
+	uint64_t generation;          /* random at format: a node that comes back empty has another one */
+	uint64_t sum;                 /* XXH3-64 of everything above */
+	uint64_t pad[48];
+	/* Offset 512: the pool epoch, home node only. Starts at 1; changed by CAS, one step at a time. */
+	uint64_t epoch;
+	uint64_t pad2[7];
+	/* Offset 576: written by the node. */
+	uint64_t next_serial;         /* serials handed out so far */
+	uint64_t sessions_high;       /* session lines at and above were never used */
+	uint64_t pad3[6];
+};
+_Static_assert(sizeof(struct pool_super) == 640, "superblock");
+_Static_assert(__builtin_offsetof(struct pool_super, epoch) == 512, "epoch has its own line");
+
+/*
+ * A session's line. serial: 0 = free, else unique in the pool's life (never reused, starts at 1). word is the
+ * client's: announced epoch : 48 | beat : 16. A client is silent when its word does not change.
+ */
+struct pool_session_line {
+	uint64_t serial;
+	uint64_t word;
+	uint64_t pad[6];
+};
+_Static_assert(sizeof(struct pool_session_line) == 64, "session line");
+
+#define POOL_WORD(epoch, beat)  ((uint64_t)(epoch) << 16 | ((beat) & 0xffff))
+#define POOL_WORD_EPOCH(w)      ((uint64_t)(w) >> 16)
+
+/* A named root. state: 0 free, else kind : 8 | serial : 56; serial is unique in the pool's life. */
+struct pool_root {
+	uint64_t state;
+	uint64_t head;        /* far_addr of the design's header, 0 while the table is being made */
+	uint64_t seed;        /* of the table's hash; secret */
+	uint64_t epoch;       /* POOL_ROOT_DROPPED: pool epoch when the name was removed */
+	char design[16];      /* NUL-padded */
+	char name[64];        /* NUL-padded */
+	uint64_t pad[2];
+};
+_Static_assert(sizeof(struct pool_root) == 128, "root");
+
+enum pool_root_kind {
+	POOL_ROOT_FREE = 0,
+	POOL_ROOT_MAKING = 1, /* name taken, head not set; its maker is session `head` while it lasts */
+	POOL_ROOT_LIVE = 2,
+	POOL_ROOT_DROPPED = 3, /* name gone, memory waits for grace */
+};
+
+#define POOL_ROOT_STATE(kind, serial) ((uint64_t)(kind) << 56 | (serial))
+#define POOL_ROOT_KIND(state)         ((unsigned)((state) >> 56))
+#define POOL_ROOT_SERIAL(state)       ((state) & 0xffffffffffffffULL)
+
+/*
+ * A page word describes the chunk that starts at its page:
+ * kind : 2 | flags : 6 | class : 8 | table (root's number) : 8 | run in pages : 20 | owner (session line + 1,
+ * 0 = orphan) : 16.
+ */
+enum pool_page_kind {
+	POOL_PAGE_FREE = 0,
+	POOL_PAGE_BLOCKS = 1,
+	POOL_PAGE_INDEX = 2,
+	POOL_PAGE_INSIDE = 3, /* belongs to the chunk that starts at an earlier page */
+};
+enum pool_page_flags {
+	POOL_PAGE_DIRTY = 1,       /* orphan of a dead client: its bitmap does not tell which blocks are free */
+	POOL_PAGE_QUARANTINED = 2, /* its owner could not be stopped: never reused */
+};
+
+struct pool_page {
+	unsigned kind, flags, class, table, run, owner;
+};
+
+static inline uint64_t
+pool_page_pack(struct pool_page p)
+{
+	return (uint64_t)p.kind << 62 | (uint64_t)p.flags << 56 | (uint64_t)p.class << 48 |
+	       (uint64_t)p.table << 40 | (uint64_t)p.run << 16 | p.owner;
+}
+
+static inline struct pool_page
+pool_page_unpack(uint64_t w)
+{
+	struct pool_page p = { (unsigned)(w >> 62), (unsigned)(w >> 56) & 0x3f, (unsigned)(w >> 48) & 0xff,
+			       (unsigned)(w >> 40) & 0xff, (unsigned)(w >> 16) & 0xfffff, (unsigned)w & 0xffff };
+	return p;
+}
+
+/*
+ * A chunk holds blocks of one class for one table: a bitmap, then the blocks. Bit i set: block i was unlinked (or
+ * never used) and waits for the chunk's owner, who clears the bit when it takes the block back. Set by FAA of
+ * 1 << i by whoever unlinked the block, cleared by FAA of -(1 << i) by the owner; both only for a bit known to be
+ * in the other state, so that no carry ever runs. One block per chunk above POOL_CHUNK_MAX / 4.
+ */
+enum {
+	POOL_CHUNK_MAX = POOL_SUPERPAGE, /* of several blocks */
+};
+
+/* Blocks of `class` in a chunk of `run` pages, and where the first starts. */
+static inline uint32_t
+pool_chunk_blocks(unsigned class, uint64_t run, uint64_t *first_off)
+{
+	uint64_t len = run * POOL_PAGE, block = pool_class_len(class);
+	uint64_t n = (len - POOL_UNIT) / block, head;
+
+	/* n shrinks until bitmap and blocks fit; the bitmap is rounded up to 64 B lines of 512 bits. */
+	for (;; n--) {
+		head = (n + 511) / 512 * POOL_UNIT;
+		if (head + n * block <= len)
+			break;
+	}
+	*first_off = head;
+	return (uint32_t)n;
+}
+
+#endif

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pool.h -- one client's part in a pool of memory nodes: session, epochs, allocation, takeover.
+ *
+ * Rules that every user relies on:
+ *
+ * M1 Memory of any owner is reused only when every session has announced an epoch later than the unlink, or was
+ *    fenced at the nodes. So an address or slot word read inside pool_enter()/pool_leave() still means the same
+ *    until pool_leave(), and a CAS that expects it cannot succeed on a reused word.
+ * M2 A remote word cached across pool_leave() is valid only while the design's refresh() (index.h) keeps it: a
+ *    session announces epoch e after it read e, refreshed its caches, and ended all operations begun before.
+ * M3 A block is retired by the client whose CAS unlinked it, once.
+ * M4 A lease is not a fence: nothing of a silent client is taken over before every node acknowledged FENCE.
+ */
+#ifndef FAR_POOL_H
+#define FAR_POOL_H
+
+#include <farside/error.h>
+#include <farside/fabric.h>
+#include <farside/index.h>
+
+#include "pool/class.h"
+#include "pool/layout.h"
+
+struct pool;
+
+struct pool_opts {
+	uint64_t lease_ns; /* 0 = POOL_LEASE_NS */
+	uint64_t tick_ns;  /* between maintenance rounds, 0 = POOL_TICK_NS */
+};
+
+#define POOL_LEASE_NS ((uint64_t)2000 * 1000 * 1000)
+#define POOL_TICK_NS  ((uint64_t)100 * 1000 * 1000)
+
+/*
+ * Opens a session over the fabric of task `t`: checks every superblock, forms the pool when this is the first
+ * open, and starts the maintenance daemon on t's loop. -FAR_EFORMAT, -FAR_EINVAL (nodes of different pools or in
+ * another order), -FAR_ENODE, -FAR_ENOMEM.
+ */
+int pool_open(struct far_task *t, const struct pool_opts *opts, struct pool **out);
+
+/* Ends the session: flushes frees, hands chunks back. Tables are closed. Afterwards the pool is freed, also on error
+ * (whose code is returned). NULL is fine. The maintenance daemon has ended when this returns. */
+int pool_close(struct pool *p, struct far_task *t);
+
+/* Frees the pool's local state without a word to the nodes: what a crash looks like (tests, simulator). */
+void pool_abandon(struct pool *p);
+
+/* Brackets of an operation (M1). Cheap; never yields. pool_enter: -FAR_EFENCED when this session was revoked, -FAR_ENODE. */
+int pool_enter(struct pool *p, struct far_task *t);
+/* Also to be checked before a result is returned: -FAR_EFENCED when the session was revoked meanwhile. */
+int pool_leave(struct pool *p, struct far_task *t);
+
+/* A version that was never given before: client : 16 | sequence : 48. May yield (a range of numbers runs out every
+ * 2^20). */
+int pool_version(struct pool *p, struct far_task *t, uint64_t *version);
+
+/* The serial of this session: what a lock word holds. */
+uint64_t pool_serial(const struct pool *p);
+
+unsigned pool_nodes(const struct pool *p);
+
+/* What maintenance spent (chunk grants, leases, epochs). Charge own background work to it, too. */
+struct far_count *pool_background(struct pool *p);
+
+/*
+ * Is session `serial` gone for good? 1: it ended or was fenced, now or earlier: its locks may be taken over.
+ * 0: it lives, or its lease still runs. Reads the session table, and sends FENCE when the lease has run out on
+ * this client's clock since it first saw the unchanged word. Yields. -FAR_EACCESS: it cannot be stopped.
+ */
+int pool_gone(struct pool *p, struct far_task *t, uint64_t serial);
+
+/* Tables -------------------------------------------------------------------------------------------------- */
+
+/* One open table of one client: identity and allocator state. */
+struct pool_table {
+	struct pool *pool;
+	unsigned number;     /* of its root */
+	uint64_t serial;
+	uint64_t seed;
+	struct far_addr head;
+	char name[64];
+	char design[16];
+	const struct far_index_ops *ops; /* set by the opener with `index`: refresh, recover, reach are called */
+	struct far_index *index;
+	struct pool_arena *arena;
+	struct pool_table *next;
+};
+
+/* Takes the name and an empty allocator for it; then the caller makes the head and commits. -FAR_EEXIST, -FAR_EINVAL
+ * (name), -FAR_ENOMEM. */
+int pool_table_new(struct pool *p, struct far_task *t, const char *name, const char *design,
+		   struct pool_table **out);
+/* Publishes the head. On error the name is gone again. */
+int pool_table_commit(struct pool_table *pt, struct far_task *t, struct far_addr head);
+
+/* -FAR_ENOENT, -FAR_ECORRUPT. */
+int pool_table_open(struct pool *p, struct far_task *t, const char *name, struct pool_table **out);
+/* Frees the local state; hands its chunks back. NULL is fine. Not inside pool_enter(). */
+int pool_table_close(struct pool_table *pt, struct far_task *t);
+
+/* Removes the name, waits for grace, frees the memory on all nodes. -FAR_ENOENT. */
+int pool_table_drop(struct pool *p, struct far_task *t, const char *name);
+
+/* All live roots; *list is malloc'ed. Returns their number. */
+int pool_table_list(struct pool *p, struct far_task *t, struct pool_root **list);
+
+/* -FAR_ENOENT after another client dropped the table (checked at every epoch). Never yields. */
+int pool_table_alive(const struct pool_table *pt);
+
+/* Allocation ---------------------------------------------------------------------------------------------- */
+
+enum pool_kind {
+	POOL_BLOCKS = POOL_PAGE_BLOCKS,
+	POOL_INDEX = POOL_PAGE_INDEX,
+};
+
+/* A block of `class` on `node`, contents undefined. Waits a bounded time for grace when the node is full. Usually
+ * local; a chunk grant is charged to the background. -FAR_ENOMEM. */
+int pool_alloc(struct pool_table *pt, struct far_task *t, unsigned node, enum pool_kind kind, unsigned class,
+	       struct far_addr *out);
+
+/* Gives back what no other client can have seen: reused at once. Never yields. */
+void pool_unalloc(struct pool_table *pt, enum pool_kind kind, unsigned class, struct far_addr addr);
+
+/* The caller's CAS has unlinked this block: it is reused after grace (M1), by the owner of its chunk. Never yields;
+ * told to the owner in batches by the maintenance. */
+void pool_retire(struct pool_table *pt, enum pool_kind kind, unsigned class, struct far_addr addr);
+
+/* The node with the most free memory for a new subtable. Never yields. */
+unsigned pool_pick_node(struct pool *p);
+
+/* Sums of page tables and bitmaps for this table. */
+struct pool_usage {
+	uint64_t granted[2], free[2], header[2]; /* bytes by kind: [0] blocks, [1] index */
+};
+int pool_table_usage(struct pool_table *pt, struct far_task *t, struct pool_usage *out);
+
+int pool_node_info(struct pool *p, struct far_task *t, struct far_node_info *info, unsigned max);
+
+/* One maintenance round now: beat, epoch, refresh, frees, takeover of silent sessions. Yields. */
+int pool_tick(struct pool *p, struct far_task *t);
+
+#endif

@@ -17,13 +17,15 @@ enum control_code {
 	CONTROL_FORM = 1,
 	/* Home: opens a session for this connection. Reply: serial, slot. -FAR_ENOMEM when all are taken. */
 	CONTROL_SESSION,
-	/* Other nodes: tells the serial that the home node gave, so that FENCE finds this connection. */
+	/* Other nodes: tells the serial that the home node gave, so that FENCE finds this connection. Reply: slot, this
+	 * node's own line. -FAR_EFENCED when that session has ended. */
 	CONTROL_JOIN,
 	/* Clean end of the connection's session: its chunks become clean orphans. */
 	CONTROL_LEAVE,
 	/* Home: a range of version sequence numbers for this session. Reply: first (2^20 numbers, never given twice). */
 	CONTROL_RANGE,
-	/* A chunk for (table, kind, class), `run` pages at least. Reply: off, run, flags (POOL_PAGE_DIRTY: an orphan
+	/* A chunk for (table, kind, class), `run` pages at least, of the table that root_serial tells: -FAR_ENOENT when
+	 * that one was dropped. Reply: off, run, flags (POOL_PAGE_DIRTY: an orphan
 	 * of a dead client, to be scavenged before use; CONTROL_ORPHAN: a clean orphan, its bitmap tells what is
 	 * free; neither: fresh, zeroed bitmap). Orphans come first unless CONTROL_FRESH is asked. -FAR_ENOMEM. */
 	CONTROL_GRANT,
@@ -35,14 +37,18 @@ enum control_code {
 	CONTROL_FENCE,
 	/* Home: takes a name (ROOT_MAKING). Reply: table number, serial, seed. -FAR_EEXIST, -FAR_ENOMEM. */
 	CONTROL_ROOT_NEW,
-	/* Home: sets the head of a root that this session is making: ROOT_LIVE. */
+	/* Home: sets the head of a root that this session is making: ROOT_LIVE. When the session ends before, the root
+	 * is dropped by the node. */
 	CONTROL_ROOT_SET,
-	/* Home: removes the name: ROOT_DROPPED with `epoch`. -FAR_ENOENT. */
+	/* Home: removes the name: ROOT_DROPPED; the node stamps `epoch` after that. -FAR_ENOENT. */
 	CONTROL_ROOT_DROP,
 	/* Home: frees a dropped root's entry after its memory went back. */
 	CONTROL_ROOT_FREE,
-	/* Any node: frees every chunk of table number `table` (dropped, past grace). */
+	/* Any node: frees every chunk of table number `table` (dropped, past grace). Home node last. */
 	CONTROL_TABLE_FREE,
+	/* The own chunk `off`, adopted as POOL_PAGE_DIRTY, was scavenged: its bitmap tells what is free. Until then it
+	 * becomes a dirty orphan again, also when the session ends cleanly. */
+	CONTROL_SCAVENGED,
 };
 
 enum control_flags {
@@ -56,15 +62,15 @@ struct control_request {
 	uint64_t pool_id[2];      /* FORM */
 	uint32_t node, nodes_n;   /* FORM */
 	uint32_t table, kind, class, run; /* GRANT (kind: pool_page_kind), ROOT_*, TABLE_FREE */
-	uint64_t off;             /* RELEASE: of the chunk; ROOT_SET: head; ROOT_DROP: epoch */
-	uint64_t root_serial;     /* ROOT_SET, ROOT_DROP, ROOT_FREE, TABLE_FREE: guards against a reused number */
+	uint64_t off;             /* RELEASE, SCAVENGED: of the chunk; ROOT_SET: head */
+	uint64_t root_serial;     /* GRANT, ROOT_SET, ROOT_DROP, ROOT_FREE, TABLE_FREE: guards against a reused number */
 	char design[16], name[64]; /* ROOT_NEW */
 };
 
 struct control_reply {
 	int32_t err;              /* 0 or -FAR_E */
 	uint32_t flags, table, run, slot, pad;
-	uint64_t serial, off, first, seed;
+	uint64_t serial, off, first, seed; /* ROOT_NEW: serial is the root's */
 };
 
 #endif

@@ -3,11 +3,13 @@
  * layout.h -- the bytes of a memory node's region.
  *
  *	0                superblock (4 KiB): identity, checked by every client; then the pool epoch
- *	sessions_off     session table: one 64-byte line per client session (used on the home node, node 0)
- *	roots_off        named-root table: one 128-byte entry per table (used on the home node)
- *	private_off      the node's own notes on sessions: process ids; clients never look
+ *	sessions_off     session table: one 64-byte line per client session. The home node (node 0) holds the lines
+ *	                 that clients read and write; the others note there who owns chunks of theirs
+ *	roots_off        named-root table: one 128-byte entry per table. Home node; the others note there only which
+ *	                 table a number stands for
+ *	private_off      the node's own notes on sessions, a 64-byte line each; clients never look
  *	pages_off        page table: one word per 64 KiB page of the data area
- *	data_off         data area, 2 MiB aligned: chunks = runs of pages
+ *	data_off         data area, 2 MiB aligned (64 KiB in regions below 4 MiB): chunks = runs of pages
  *
  * Who writes what. The node (its control endpoint) writes the superblock, the sessions' serials, roots, private
  * part and page table, each change one 8-byte store or ordered so that a crash between two stores is repaired at
@@ -67,15 +69,31 @@ struct pool_session_line {
 };
 _Static_assert(sizeof(struct pool_session_line) == 64, "session line");
 
+/* The node's note on the session of the same line. */
+struct pool_private {
+	uint64_t serial;      /* whom `note` is about; it counts only while the session line holds it too */
+	uint64_t note[2];     /* who that is, in the words of the fabric (shm: process id, its start time) */
+	uint64_t range_next;  /* number of the next range of sequence numbers of this line: kept for ever */
+	uint64_t pad[4];
+};
+_Static_assert(sizeof(struct pool_private) == 64, "private line");
+
+enum { POOL_RANGE_BITS = 20, POOL_SEQUENCE_BITS = 48 };
+
 #define POOL_WORD(epoch, beat)  ((uint64_t)(epoch) << 16 | ((beat) & 0xffff))
 #define POOL_WORD_EPOCH(w)      ((uint64_t)(w) >> 16)
 
-/* A named root. state: 0 free, else kind : 8 | serial : 56; serial is unique in the pool's life. */
+/*
+ * A named root. state: 0 free, else kind : 8 | serial : 56; serial is unique in the pool's life. The node stores
+ * `state` last; as a READ may tear, a client trusts an entry when it found the same words twice. A dropped table is
+ * safe to free when every session announced an epoch later than `epoch`, given that each session looks at the roots
+ * of its open tables AFTER it read the epoch that it is going to announce (in a later chain).
+ */
 struct pool_root {
 	uint64_t state;
 	uint64_t head;        /* far_addr of the design's header, 0 while the table is being made */
 	uint64_t seed;        /* of the table's hash; secret */
-	uint64_t epoch;       /* POOL_ROOT_DROPPED: pool epoch when the name was removed */
+	uint64_t epoch;       /* POOL_ROOT_DROPPED: pool epoch read after the name was removed; UINT64_MAX: not yet read */
 	char design[16];      /* NUL-padded */
 	char name[64];        /* NUL-padded */
 	uint64_t pad[2];
@@ -96,17 +114,18 @@ enum pool_root_kind {
 /*
  * A page word describes the chunk that starts at its page:
  * kind : 2 | flags : 6 | class : 8 | table (root's number) : 8 | run in pages : 20 | owner (session line + 1,
- * 0 = orphan) : 16.
+ * 0 = orphan) : 16. The owner is a line of this node's own session table. Chunks of 2 MiB and more start at a
+ * superpage, smaller ones lie within one, and a superpage holds one kind only (not in regions below 8 MiB).
  */
 enum pool_page_kind {
 	POOL_PAGE_FREE = 0,
 	POOL_PAGE_BLOCKS = 1,
 	POOL_PAGE_INDEX = 2,
-	POOL_PAGE_INSIDE = 3, /* belongs to the chunk that starts at an earlier page */
+	POOL_PAGE_INSIDE = 3, /* belongs to the chunk that starts `run` pages earlier; nothing else is set */
 };
 enum pool_page_flags {
 	POOL_PAGE_DIRTY = 1,       /* orphan of a dead client: its bitmap does not tell which blocks are free */
-	POOL_PAGE_QUARANTINED = 2, /* its owner could not be stopped: never reused */
+	POOL_PAGE_QUARANTINED = 2, /* its owner could not be stopped: not reused before that process has ended */
 };
 
 struct pool_page {

@@ -9,6 +9,8 @@
 
 #include <stdbool.h>
 
+#include <farside/far.h>
+
 #include "pool/control.h"
 
 struct node;
@@ -20,9 +22,17 @@ struct node_env {
 	 * -FAR_EACCESS: not possible.
 	 */
 	int (*stop)(void *arg, uint64_t serial);
+	/* Describes the client whose request is being served, for node_left() of a later run. NULL: not needed. */
+	void (*who)(void *arg, uint64_t note[2]);
 	uint64_t (*random)(void *arg);
 	void *arg;
 };
+
+/*
+ * Crashes. The node may be killed between any two stores to the region: each request's stores are ordered so that
+ * node_open() finds either all of it or what it can undo. While it runs, the node reads nothing back from the region
+ * but the pool epoch, so a client that scribbles over the node's tables harms the region but not the node.
+ */
 
 /* Formats `len` zeroed bytes at `region`. -FAR_EINVAL when len is too small. */
 int node_format(void *region, uint64_t len, const struct node_env *env);
@@ -30,7 +40,17 @@ int node_format(void *region, uint64_t len, const struct node_env *env);
 /* Takes over a formatted region. Sessions found in it are left over from an earlier run: the caller has made sure
  * that their clients are gone, and they are fenced here. -FAR_EFORMAT, -FAR_ECORRUPT. */
 int node_open(void *region, uint64_t len, const struct node_env *env, struct node **out);
+/* Frees the local state; the region keeps its sessions. NULL is fine. */
 void node_close(struct node *n);
+
+/* Before node_open(): calls `each` for every session left in the region, with the note that who() had made. Stops
+ * when it returns non-zero and returns that. -FAR_EFORMAT, -FAR_ECORRUPT as node_open(). */
+int node_left(const void *region, uint64_t len, int (*each)(void *arg, uint64_t serial, const uint64_t note[2]),
+	      void *arg);
+
+/* Verifies page table, sessions and roots in the region against each other and against the node's own state. Returns
+ * the number of violations; each is reported. */
+int node_check(const struct node *n, far_report_fn *report, void *arg);
 
 /*
  * Serves one request of the connection whose session serial is *session (0 before SESSION or JOIN; updated here).
@@ -39,10 +59,10 @@ void node_close(struct node *n);
 bool node_serve(struct node *n, uint64_t *session, const struct control_request *req, struct control_reply *reply);
 
 /* The client of `serial` can no longer touch the region (it exited, or stop() is done): frees its session, and its
- * chunks become dirty orphans. */
+ * chunks become dirty orphans. The caller answers whoever waits in FENCE. An unknown serial is ignored. */
 void node_stopped(struct node *n, uint64_t serial);
 
-/* stop() turned out to be impossible: quarantine. */
+/* stop() turned out to be impossible: its chunks are quarantined until node_stopped(). */
 void node_unstoppable(struct node *n, uint64_t serial);
 
 #endif

@@ -88,10 +88,15 @@ void far_sleep(struct far_task *t, uint64_t ns);
 /* Stops until far_unpark(t). An unpark that came first is remembered: park returns at once. */
 void far_park(struct far_task *t);
 void far_unpark(struct far_task *t);
+/* As far_park(), but no longer than until the loop's clock shows `when`. True: it was unparked. */
+bool far_park_until(struct far_task *t, uint64_t when);
 
 uint64_t far_now(struct far_task *t);
 uint64_t far_rand(struct far_task *t);
 struct far_loop *far_task_loop(struct far_task *t);
+
+/* A word of the task for the pool, 0 at the start: the era of the operation that the task is in. */
+uint64_t *far_task_word(struct far_task *t);
 
 /* The fabric connection that far_read() and its kin use: set at spawn. */
 void *far_task_conn(struct far_task *t);

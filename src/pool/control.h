@@ -29,7 +29,8 @@ enum control_code {
 	 * of a dead client, to be scavenged before use; CONTROL_ORPHAN: a clean orphan, its bitmap tells what is
 	 * free; neither: fresh, zeroed bitmap). Orphans come first unless CONTROL_FRESH is asked. -FAR_ENOMEM. */
 	CONTROL_GRANT,
-	/* Gives an own chunk back; all its blocks are free and past grace. */
+	/* Gives an own chunk back; all its blocks are free and past grace. With CONTROL_ORPHAN: gives it up as it is; its
+	 * bitmap tells what is free (unless it still is to be scavenged), and it becomes an orphan of its table. */
 	CONTROL_RELEASE,
 	/* Stops session `serial` for good, then orphans its chunks (dirty). Answers when the client can no longer
 	 * touch this node's memory; -FAR_EACCESS when it cannot be stopped: its chunks are quarantined then.

@@ -34,6 +34,7 @@ extern "C" {
 
 #define FAR_KEY_MAX   ((size_t)64 << 10)  /* bytes; a key has at least 1 */
 #define FAR_VALUE_MAX ((size_t)16 << 20)  /* bytes; a value may be empty */
+#define FAR_ERRMSG_MAX 256                /* bytes of a far_errmsg() with its NUL */
 #define FAR_NAME_MAX  63                  /* bytes of a table's name: [A-Za-z0-9._-] */
 
 /* Bytes that somebody else owns. */
@@ -68,12 +69,16 @@ struct far_opts {
 	void *shared_queue;  /* from far_shared_queue_new(): threads post through one queue pair (for comparison) */
 	uint64_t lease_ns;   /* how long a silent client counts as alive, 0 = 2 s */
 	uint64_t seed;       /* of the handle's random source, 0 = from the system */
+	char *errmsg;        /* NULL, or FAR_ERRMSG_MAX bytes: a far_open() that fails says here why, in a sentence */
 };
 
 /*
  * Opens the pool at `uri` ("shm:PATH[,PATH...]", 1 to 16 nodes in the pool's order). A first open forms the pool.
  * `opts` may be NULL. The handle holds a session: a lease that a background thread renews until far_close().
  * -FAR_EINVAL (bad URI, wrong order), -FAR_ENODE, -FAR_EFORMAT.
+ *
+ * After fork() the handle is the parent's alone: the child must not call anything with it, not even far_close()
+ * (the session, its connections and its lease thread are the parent's); it opens its own.
  */
 int far_open(const char *uri, const struct far_opts *opts, struct far **out);
 
@@ -164,7 +169,8 @@ struct far_request {
 
 /*
  * Runs `n` independent requests with many in flight, in no order; two on one key are concurrent. Returns when all
- * are done: 0, or the first error that is not about one key's state (such as -FAR_ENODE).
+ * are done: 0, or the first error that is not about one key's state (such as -FAR_ENODE or -FAR_ENOMEM); requests
+ * that had not begun by then are not made and have that error as their result.
  */
 int far_batch(struct far_table *t, struct far_request *reqs, size_t n);
 

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cli.c -- common options, messages, exit codes and signals of the subcommands. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static const struct argp_option cli_common_options[] = {
+	{ "pool", 'p', "URI", 0, "The pool: shm:PATH[,PATH...], its memory nodes in order (default: $FARSIDE_POOL)", 1 },
+	{ "json", 'j', NULL, 0, "Print JSON", 1 },
+	{ 0 },
+};
+
+static error_t
+cli_common_parse(int key, char *arg, struct argp_state *state)
+{
+	struct cli_common *c = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		c->pool = getenv("FARSIDE_POOL");
+		return 0;
+	case 'p':
+		c->pool = arg;
+		return 0;
+	case 'j':
+		c->json = true;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+const struct argp cli_common_argp = { .options = cli_common_options, .parser = cli_common_parse };
+
+int
+cli_error(const struct cli_common *c, const char *format, ...)
+{
+	va_list args;
+
+	fputs("farside: ", stderr);
+	if (c->command)
+		fprintf(stderr, "%s: ", c->command);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+	return CLI_FAIL;
+}
+
+int
+cli_print_json(const struct cli_common *c, json_t *value)
+{
+	int failed;
+
+	if (!value)
+		return cli_error(c, "out of memory");
+	failed = json_dumpf(value, stdout, JSON_ENCODE_ANY) != 0 || putchar('\n') == EOF;
+	json_decref(value);
+	if (failed)
+		return cli_error(c, "standard output: %s", strerror(errno));
+	return CLI_OK;
+}
+
+int
+cli_finish(const struct cli_common *c, int code)
+{
+	bool failed = ferror(stdout) != 0;
+
+	errno = failed ? EIO : 0;
+	if (fclose(stdout) == 0 && !failed)
+		return code;
+	/* A command that stopped because of this has said so. */
+	return code == CLI_FAIL ? code : cli_error(c, "standard output: %s", strerror(errno));
+}
+
+/* The one flag that a signal handler can set. */
+static volatile sig_atomic_t cli_signal_seen;
+
+static void
+cli_on_signal(int number)
+{
+	cli_signal_seen = number;
+}
+
+void
+cli_catch_signals(void)
+{
+	/* No SA_RESTART: a read from a terminal or pipe must return. SA_RESETHAND: the second signal kills. */
+	struct sigaction action = { .sa_handler = cli_on_signal, .sa_flags = SA_RESETHAND };
+
+	sigemptyset(&action.sa_mask);
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+}
+
+bool
+cli_interrupted(void)
+{
+	return cli_signal_seen != 0;
+}
+
+bool
+cli_shows_progress(void)
+{
+	return isatty(STDERR_FILENO);
+}
+
+static uint64_t
+cli_unit(const char *suffix)
+{
+	if (*suffix == '\0')
+		return 1;
+	if (suffix[1] != '\0')
+		return 0;
+	switch (*suffix) {
+	case 'k':
+	case 'K':
+		return 1 << 10;
+	case 'm':
+	case 'M':
+		return 1 << 20;
+	case 'g':
+	case 'G':
+		return 1 << 30;
+	default:
+		return 0;
+	}
+}
+
+bool
+cli_parse_number(const char *text, uint64_t max, uint64_t *out)
+{
+	char *end;
+	uint64_t unit, n;
+
+	if (*text < '0' || *text > '9')
+		return false;
+	errno = 0;
+	n = strtoull(text, &end, 10);
+	unit = cli_unit(end);
+	if (errno != 0 || unit == 0 || n > max / unit)
+		return false;
+	*out = n * unit;
+	return true;
+}

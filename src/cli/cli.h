@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cli.h -- what the subcommands of `farside` share.
+ *
+ * A command is one file with one `const struct cli_command cli_NAME` and one line in main.c. It parses its options
+ * with argp and takes the common ones (--pool, --json) from cli_common_argp as a child parser:
+ *
+ *	static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, 0 }, { 0 } };
+ *
+ *	case ARGP_KEY_INIT:
+ *		state->child_inputs[0] = &args->common;
+ *
+ * Data goes to standard output, everything else to standard error.
+ */
+#ifndef FAR_CLI_H
+#define FAR_CLI_H
+
+#include <argp.h>
+#include <jansson.h>
+
+#include <farside/far.h>
+
+/* Exit codes of the program; `farside --help` lists them. */
+enum cli_exit {
+	CLI_OK = 0,
+	CLI_NO = 1,          /* the key or table is not there, or `check` found violations */
+	CLI_USAGE = 2,       /* wrong command line */
+	CLI_FAIL = 3,        /* anything else */
+	CLI_INTERRUPTED = 130, /* stopped by SIGINT or SIGTERM */
+};
+
+struct cli_command {
+	const char *name;
+	const char *summary; /* one line for `farside --help` */
+	/* argv[0] is "farside NAME". Returns an exit code; never leaves the program otherwise than through argp. */
+	int (*run)(int argc, char **argv);
+};
+
+/* The options that most commands take. */
+struct cli_common {
+	const char *command; /* for messages; the command sets it before it parses */
+	const char *pool;    /* --pool, else FARSIDE_POOL, else NULL */
+	bool json;
+};
+
+/* Parses --pool and --json into the `struct cli_common` that is its input. */
+extern const struct argp cli_common_argp;
+
+/* Prints "farside: COMMAND: TEXT" to standard error. Returns CLI_FAIL. */
+int cli_error(const struct cli_common *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Says what went wrong in a call on `f` that returned `err` (-FAR_E...), and returns the exit code for it. */
+int cli_fail(const struct cli_common *c, const struct far *f, int err);
+
+/* The exit code for -FAR_E... */
+int cli_exit_code(int err);
+
+/* Opens the pool of the common options. On failure says why and returns the exit code. `opts` may be NULL. */
+int cli_open(const struct cli_common *c, const struct far_opts *opts, struct far **out);
+
+/* The same, and then table `name`; close both with cli_close(). */
+int cli_open_table(const struct cli_common *c, const char *name, struct far **f, struct far_table **t);
+void cli_close(struct far *f, struct far_table *t);
+
+/* Prints `value` as one line and drops the reference, also on error. NULL (out of memory) is an error. Returns an
+ * exit code, having said what went wrong. */
+int cli_print_json(const struct cli_common *c, json_t *value);
+
+/* Flushes and closes standard output. `code` stands unless writing failed (disk full, closed pipe). */
+int cli_finish(const struct cli_common *c, int code);
+
+/* From here on SIGINT and SIGTERM only set a flag (the second one ends the program as usual). */
+void cli_catch_signals(void);
+bool cli_interrupted(void);
+
+/* True when standard error is a terminal: there progress is shown. */
+bool cli_shows_progress(void);
+
+/* Parses an unsigned number with an optional suffix k, m, g (powers of 1024): false when it is none or above max. */
+bool cli_parse_number(const char *text, uint64_t max, uint64_t *out);
+
+#endif

@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* commands.h -- every subcommand: one declaration here, one line in main.c's table, one file of its own. */
+#ifndef FAR_CLI_COMMANDS_H
+#define FAR_CLI_COMMANDS_H
+
+#include "cli/cli.h"
+
+#endif

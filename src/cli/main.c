@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* main.c -- the table of subcommands, help, and the choice between them. */
+#include <argp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "cli/cli.h"
+#include "cli/commands.h"
+
+static const struct cli_command *const main_commands[] = {
+	NULL, /* ends the table */
+};
+
+static void
+main_help(FILE *to)
+{
+	fprintf(to, "Usage: farside COMMAND [OPTION...] [ARGUMENT...]\n"
+		    "Tables in the memory of other machines.\n\n");
+	for (size_t i = 0; main_commands[i]; i++)
+		fprintf(to, "  %-10s %s\n", main_commands[i]->name, main_commands[i]->summary);
+	fprintf(to, "  %-10s %s\n", "help", "say what a command does and takes: farside help COMMAND");
+	fprintf(to, "\nMost commands take --pool URI (or the environment variable FARSIDE_POOL), such as\n"
+		    "shm:/run/farside/n0,/run/farside/n1, and --json.\n\n"
+		    "Exit codes: 0 done; 1 no such key or table, or `check` found violations; 2 wrong command line;\n"
+		    "3 failed; 130 interrupted.\n");
+}
+
+/* How many letters must be added, removed, changed or swapped with a neighbour to turn `a` into `b`, at most 16
+ * letters each: a full table of Levenshtein distances with transpositions. */
+static unsigned
+main_distance(const char *a, const char *b)
+{
+	unsigned d[18][18], an = (unsigned)strnlen(a, 16), bn = (unsigned)strnlen(b, 16);
+
+	for (unsigned i = 0; i <= an; i++) {
+		for (unsigned k = 0; k <= bn; k++) {
+			unsigned best;
+
+			if (i == 0 || k == 0) {
+				d[i][k] = i + k;
+				continue;
+			}
+			best = d[i - 1][k - 1] + (a[i - 1] != b[k - 1]);
+			best = (unsigned)far_min(best, far_min(d[i - 1][k], d[i][k - 1]) + 1);
+			if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1])
+				best = (unsigned)far_min(best, d[i - 2][k - 2] + 1);
+			d[i][k] = best;
+		}
+	}
+	return d[an][bn];
+}
+
+static int
+main_unknown(const char *name)
+{
+	const char *best = NULL;
+	unsigned least = 3;
+
+	for (size_t i = 0; main_commands[i]; i++) {
+		unsigned d = main_distance(name, main_commands[i]->name);
+
+		if (d < least) {
+			least = d;
+			best = main_commands[i]->name;
+		}
+	}
+	fprintf(stderr, "farside: '%s' is not a command; ", name);
+	if (best)
+		fprintf(stderr, "did you mean '%s'?\n", best);
+	else
+		fprintf(stderr, "see 'farside --help'\n");
+	return CLI_USAGE;
+}
+
+static const struct cli_command *
+main_find(const char *name)
+{
+	for (size_t i = 0; main_commands[i]; i++) {
+		if (strcmp(main_commands[i]->name, name) == 0)
+			return main_commands[i];
+	}
+	return NULL;
+}
+
+static int
+main_run(const char *name, int argc, char **argv)
+{
+	const struct cli_command *command = main_find(name);
+	char title[64];
+
+	if (!command)
+		return main_unknown(name);
+	snprintf(title, sizeof(title), "farside %s", command->name);
+	argv[0] = title;
+	return command->run(argc, argv);
+}
+
+int
+main(int argc, char **argv)
+{
+	static const struct cli_common none = { .command = NULL };
+	const char *name = argc > 1 ? argv[1] : NULL;
+	char help[] = "--help", *help_argv[] = { argv[0], help, NULL };
+
+	argp_err_exit_status = CLI_USAGE;
+	/* A reader that went away shows as a failed write, which says so, instead of a silent end. */
+	signal(SIGPIPE, SIG_IGN);
+	if (!name) {
+		main_help(stderr);
+		return CLI_USAGE;
+	}
+	if (strcmp(name, "help") == 0 && argc > 2)
+		return main_run(argv[2], 2, help_argv);
+	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+		main_help(stdout);
+		return cli_finish(&none, CLI_OK);
+	}
+	if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
+		printf("farside %s\n", FAR_VERSION);
+		return cli_finish(&none, CLI_OK);
+	}
+	return main_run(name, argc - 1, argv + 1);
+}

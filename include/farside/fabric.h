@@ -127,7 +127,10 @@ struct far_fabric_opts {
 	uint64_t timeout_ns;  /* for a node's answer, 0 = default */
 };
 
-enum { FAR_CREDITS = 512, FAR_NODES_MAX = 16 };
+enum {
+	FAR_CREDITS = 512,
+	FAR_NODES_MAX = 16,
+};
 
 /*
  * Connects to the nodes of `uri` ("shm:PATH[,PATH...]"; "sim:" is opened by far_sim_connect) and registers the

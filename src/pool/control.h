@@ -22,7 +22,7 @@ enum control_code {
 	CONTROL_JOIN,
 	/* Clean end of the connection's session: its chunks become clean orphans. */
 	CONTROL_LEAVE,
-	/* Home: a range of version sequence numbers for this session. Reply: first (2^20 numbers, never given twice). */
+	/* Home: a range of version sequence numbers for this session. Reply: first (2^20 numbers, given once). */
 	CONTROL_RANGE,
 	/* A chunk for (table, kind, class), `run` pages at least, of the table that root_serial tells: -FAR_ENOENT when
 	 * that one was dropped. Reply: off, run, flags (POOL_PAGE_DIRTY: an orphan

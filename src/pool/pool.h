@@ -46,7 +46,7 @@ int pool_close(struct pool *p, struct far_task *t);
 /* Frees the pool's local state without a word to the nodes: what a crash looks like (tests, simulator). */
 void pool_abandon(struct pool *p);
 
-/* Brackets of an operation (M1). Cheap; never yields. pool_enter: -FAR_EFENCED when this session was revoked, -FAR_ENODE. */
+/* Brackets of an operation (M1). Cheap; never yields. -FAR_EFENCED when this session was revoked, -FAR_ENODE. */
 int pool_enter(struct pool *p, struct far_task *t);
 /* Also to be checked before a result is returned: -FAR_EFENCED when the session was revoked meanwhile. */
 int pool_leave(struct pool *p, struct far_task *t);

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+# Farside is built by meson and ninja; this file gives the usual names to the usual commands.
+
+BUILD ?= build
+PREFIX ?= /usr/local
+JOBS ?= 2
+
+help:
+	@echo 'make all      build the library and the program into $(BUILD)/'
+	@echo 'make demo     install what is missing, build, and see Farside at work on real data (< 2 minutes)'
+	@echo 'make quick    build and run the quick tests (< 5 minutes)'
+	@echo 'make check    everything: compilers, sanitizers, style, documents, installation'
+	@echo 'make bench    compare with memcached and with a local hash table'
+	@echo 'make tidy     check the style rules only'
+	@echo 'make install  install under PREFIX=$(PREFIX) (DESTDIR is honoured)'
+	@echo 'make clean    remove all build folders'
+
+$(BUILD)/build.ninja:
+	@script/deps build
+	meson setup $(BUILD) --prefix=$(PREFIX)
+
+all: $(BUILD)/build.ninja
+	ninja -C $(BUILD) -j$(JOBS)
+
+demo:
+	@script/deps build demo
+	@$(MAKE) --no-print-directory all
+	$(BUILD)/farside demo
+
+quick:
+	@script/deps build
+	@script/check --quick -j$(JOBS)
+
+check:
+	@script/deps
+	@script/check -j$(JOBS)
+
+bench:
+	@script/deps build bench
+	@$(MAKE) --no-print-directory all
+	bench/vs-memcached
+	bench/vs-local
+
+tidy:
+	@script/deps lint
+	@script/tidy
+
+install: all
+	meson install -C $(BUILD) --no-rebuild
+
+clean:
+	rm -rf build build-*
+
+.PHONY: help all demo quick check bench tidy install clean

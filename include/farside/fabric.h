@@ -121,9 +121,17 @@ enum far_caps {
 /* One client thread's connections to the memory nodes of a pool. */
 struct far_fabric;
 
+/* One queue pair for several threads: whoever posts or polls holds its lock. What that costs is worth measuring; it
+ * has no other use. */
+struct far_shared_queue;
+
+/* -FAR_ENOMEM. It outlives every fabric opened with it. Freeing NULL is fine. */
+int far_shared_queue_new(struct far_shared_queue **out);
+void far_shared_queue_free(struct far_shared_queue *q);
+
 struct far_fabric_opts {
 	unsigned credits;     /* operations in flight at most, 0 = default (FAR_CREDITS), UINT_MAX = unbounded */
-	void *shared_queue;   /* NULL, or a far_shared_queue: threads post through one queue pair, for comparison */
+	struct far_shared_queue *shared_queue; /* NULL, or: threads post through one queue pair, for comparison */
 	uint64_t timeout_ns;  /* for a node's answer, 0 = default */
 };
 

@@ -54,7 +54,7 @@ struct far_fabric {
 	unsigned credits;       /* operations that may still be posted */
 	unsigned in_flight;     /* chains */
 	struct far_chain *queue, **queue_tail; /* waiting for credits, in order */
-	void *shared_queue;
+	struct far_shared_queue *shared_queue;
 };
 
 /* `h` stays the caller's and outlives the fabric or is removed. */

@@ -45,7 +45,8 @@ enum control_code {
 	CONTROL_ROOT_DROP,
 	/* Home: frees a dropped root's entry after its memory went back. */
 	CONTROL_ROOT_FREE,
-	/* Any node: frees every chunk of table number `table` (dropped, past grace). Home node last. */
+	/* Any node: frees every chunk of table number `table` (dropped, past grace). Home node last. -FAR_EACCESS:
+	 * some are quarantined; try again later. */
 	CONTROL_TABLE_FREE,
 	/* The own chunk `off`, adopted as POOL_PAGE_DIRTY, was scavenged: its bitmap tells what is free. Until then it
 	 * becomes a dirty orphan again, also when the session ends cleanly. */

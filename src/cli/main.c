@@ -21,11 +21,13 @@ main_help(FILE *to)
 		    "Tables in the memory of other machines.\n\n");
 	for (size_t i = 0; main_commands[i]; i++)
 		fprintf(to, "  %-10s %s\n", main_commands[i]->name, main_commands[i]->summary);
-	fprintf(to, "  %-10s %s\n", "help", "say what a command does and takes: farside help COMMAND");
-	fprintf(to, "\nMost commands take --pool URI (or the environment variable FARSIDE_POOL), such as\n"
-		    "shm:/run/farside/n0,/run/farside/n1, and --json.\n\n"
-		    "Exit codes: 0 done; 1 no such key or table, or `check` found violations; 2 wrong command line;\n"
-		    "3 failed; 130 interrupted.\n");
+	fprintf(to, "  %-10s %s\n", "help",
+		"say what a command does and takes: farside help COMMAND");
+	fprintf(to,
+		"\nMost commands take --pool URI (or the environment variable FARSIDE_POOL), such as\n"
+		"shm:/run/farside/n0,/run/farside/n1, and --json.\n\n"
+		"Exit codes: 0 done; 1 no such key or table, or `check` found violations; 2 wrong command line;\n"
+		"3 failed; 130 interrupted.\n");
 }
 
 /* How many letters must be added, removed, changed or swapped with a neighbour to turn `a` into `b`, at most 16

@@ -54,6 +54,10 @@ int far_loop_open(const struct far_loop_opts *opts, struct far_loop **out);
 /* Frees the loop. No foreground task may be alive; daemon tasks are dropped where they stand. NULL is fine. */
 void far_loop_close(struct far_loop *l);
 
+/* As good as a new loop, but cheap: drops every task where it stands (the stacks are kept for later ones), and starts
+ * the stream of far_rand() anew with `seed`. Pollers stay. Not from inside a fiber. For the simulator. */
+void far_loop_reset(struct far_loop *l, uint64_t seed);
+
 /* `p` stays the caller's and must be removed before it is freed. */
 void far_loop_add(struct far_loop *l, struct far_poller *p);
 void far_loop_remove(struct far_loop *l, struct far_poller *p);

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* task.h -- the inside of loops and tasks, for src/fiber and for the fabric's state of a task. */
+#ifndef FAR_FIBER_TASK_H
+#define FAR_FIBER_TASK_H
+
+#include <farside/fiber.h>
+
+#include "base/rand.h"
+#include "fiber/san.h"
+
+/* A stack that runs or can be switched to. */
+struct fiber_context {
+	void *sp; /* of Boost.Context while switched away */
+	struct far_loop *loop;
+	struct fiber_san san;
+};
+
+/* State that another layer hangs on a task and that stays with it in the pool of tasks. */
+struct fiber_local {
+	/* The task has ended; the next one starts with the same object. */
+	void (*reset)(struct fiber_local *local);
+	void (*free)(struct fiber_local *local);
+};
+
+enum fiber_state {
+	FIBER_RUNNABLE, /* or running */
+	FIBER_PARKED,
+	FIBER_ASLEEP, /* only time wakes it */
+	FIBER_ENDED,
+};
+
+struct fiber_block;
+
+/* Blocks of scratch memory, used in order; those behind `at` are empty and wait for reuse. */
+struct fiber_scratch {
+	struct fiber_block *first, *at;
+	size_t used; /* bytes of `at` */
+	size_t total;
+};
+
+struct far_task {
+	struct fiber_context context;
+	struct far_loop *loop;
+	struct far_task *next; /* in the run queue or among the ended */
+	void (*fn)(struct far_task *t, void *arg);
+	void *arg, *conn;
+	struct fiber_local *local;
+	uint64_t word;
+	uint8_t state; /* enum fiber_state */
+	bool daemon;
+	bool token; /* unparked, not yet noticed by park */
+	uint32_t timer; /* its place in the heap + 1, 0: no timer runs */
+	uint64_t when, order;
+	struct fiber_scratch scratch;
+	void *map; /* stack and this object, starting with the guard page */
+	struct far_task *every; /* list of all tasks of the loop */
+};
+
+struct far_loop {
+	struct fiber_context context; /* of the thread in far_loop_run() */
+	struct far_task *current;
+	struct far_task *head, **tail; /* run queue */
+	uint32_t runnable, budget;     /* tasks in it; tasks that still run before pollers do */
+	uint32_t foreground;
+	uint32_t rounds;
+	bool running;
+	struct far_poller *pollers;
+	struct far_task **heap; /* timers, the earliest first */
+	uint32_t heap_n, heap_max;
+	uint64_t order;
+	struct far_task *ended, *every;
+	uint32_t tasks_n;
+	size_t stack_len;
+	struct far_clock clock;
+	struct far_rng rng;
+};
+
+/* timer.c: a binary heap; equal times fire in the order in which they were set. */
+
+/* Room for one timer per task, so that starting one never fails. -FAR_ENOMEM. */
+int fiber_timer_reserve(struct far_loop *l, uint32_t n);
+void fiber_timer_start(struct far_loop *l, struct far_task *t, uint64_t when);
+void fiber_timer_stop(struct far_loop *l, struct far_task *t);
+
+/* scratch.c */
+
+/* The task ended: everything is given up, blocks beyond a limit go back to the system. */
+void fiber_scratch_empty(struct fiber_scratch *s);
+void fiber_scratch_fini(struct fiber_scratch *s);
+
+#endif

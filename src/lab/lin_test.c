@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lin_test.c -- the checker against a checker too simple to be wrong: it tries every order of every subset.
+ */
+#include "lab/lin.h"
+
+#include "base/base.h"
+#include "base/rand.h"
+#include "test.h"
+
+enum { OPS = 7, CLIENTS = 4 };
+
+struct history {
+	struct lin_op ops[32];
+	uint32_t events[64];
+	struct lin_history h;
+};
+
+/* Brute force --------------------------------------------------------------------------------------------- */
+
+struct brute {
+	const struct history *t;
+	uint32_t key;
+	uint32_t call[OPS], ret[OPS]; /* places in events; ret of a pending one: UINT32_MAX */
+	uint32_t order[OPS];
+	uint32_t n;
+};
+
+/* Plays order[] from an absent key. */
+static bool
+brute_plays(const struct brute *b)
+{
+	bool present = false;
+	uint64_t learnt[OPS] = { 0 };
+	uint32_t value = 0;
+
+	for (uint32_t i = 0; i < b->n; i++) {
+		const struct lin_op *op = &b->t->ops[b->order[i]];
+		int want = 0;
+		uint64_t version = present ? learnt[value - 1] : 0;
+
+		switch (op->kind) {
+		case LIN_GET:
+			want = present ? 0 : -FAR_ENOENT;
+			break;
+		case LIN_INSERT:
+			want = present ? -FAR_EEXIST : 0;
+			break;
+		case LIN_UPDATE:
+		case LIN_DELETE:
+			want = present ? 0 : -FAR_ENOENT;
+			break;
+		case LIN_UPDATE_IF:
+		case LIN_DELETE_IF:
+			want = !present ? -FAR_ENOENT : version == op->expect ? 0 : -FAR_ECHANGED;
+			break;
+		}
+		if (!op->pending && op->result != want)
+			return false;
+		if (op->kind == LIN_GET) {
+			if (want == 0 && !op->pending && (op->value != value || op->version != version))
+				return false;
+		} else if (want == 0) {
+			present = op->kind != LIN_DELETE && op->kind != LIN_DELETE_IF;
+			value = b->order[i] + 1;
+			learnt[value - 1] = op->version;
+			/* A version that the writer did not tell is whatever the readers say. */
+			for (uint32_t g = 0; learnt[value - 1] == 0 && g < b->t->h.ops_n; g++)
+				if (b->t->ops[g].kind == LIN_GET && b->t->ops[g].result == 0 &&
+				    b->t->ops[g].value == value)
+					learnt[value - 1] = b->t->ops[g].version;
+		}
+	}
+	return true;
+}
+
+static bool
+brute_any(struct brute *b, uint32_t used, uint32_t all)
+{
+	bool complete = true;
+
+	for (uint32_t i = 0; i < b->t->h.ops_n; i++)
+		if ((all >> i & 1) && !(used >> i & 1) && !b->t->ops[i].pending)
+			complete = false;
+	if (complete && brute_plays(b))
+		return true;
+	for (uint32_t i = 0; i < b->t->h.ops_n; i++) {
+		bool fits = (all >> i & 1) && !(used >> i & 1);
+
+		/* Nobody left behind may have returned before it was called. */
+		for (uint32_t j = 0; fits && j < b->t->h.ops_n; j++)
+			if ((all >> j & 1) && !(used >> j & 1) && b->ret[j] < b->call[i])
+				fits = false;
+		if (!fits)
+			continue;
+		b->order[b->n++] = i;
+		if (brute_any(b, used | 1u << i, all))
+			return true;
+		b->n--;
+	}
+	return false;
+}
+
+static bool
+brute_check(const struct history *t)
+{
+	for (uint32_t key = 0; key < 2; key++) {
+		struct brute b = { .t = t, .key = key };
+		uint32_t all = 0;
+
+		memset(b.ret, 0xff, sizeof(b.ret));
+		for (uint32_t e = 0; e < t->h.events_n; e++) {
+			uint32_t op = t->events[e] >> 1;
+
+			*(t->events[e] & 1 ? &b.ret[op] : &b.call[op]) = e;
+			if (t->ops[op].key == key)
+				all |= 1u << op;
+		}
+		if (!brute_any(&b, 0, all))
+			return false;
+	}
+	return true;
+}
+
+/* Histories ----------------------------------------------------------------------------------------------- */
+
+struct state {
+	uint32_t value;
+	uint64_t version;
+};
+
+/* Operation `i` happens now. */
+static void
+history_happen(struct lin_op *op, uint32_t i, struct state *s)
+{
+	uint64_t version = 100 + i;
+
+	op->result = op->kind == LIN_INSERT ? (s->value ? -FAR_EEXIST : 0) :
+		     op->kind == LIN_UPSERT ? 0 :
+		     !s->value              ? -FAR_ENOENT :
+					      0;
+	if (op->result == 0 && (op->kind == LIN_UPDATE_IF || op->kind == LIN_DELETE_IF) && op->expect != s->version)
+		op->result = -FAR_ECHANGED;
+	if (op->result != 0)
+		return;
+	if (op->kind == LIN_GET) {
+		op->value = s->value;
+		op->version = s->version;
+	} else if (op->kind == LIN_DELETE || op->kind == LIN_DELETE_IF) {
+		*s = (struct state){ 0, 0 };
+	} else {
+		*s = (struct state){ i + 1, version };
+		op->version = version;
+	}
+}
+
+static void
+history_event(struct history *t, uint32_t event)
+{
+	t->events[t->h.events_n++] = event;
+}
+
+/* A random run of CLIENTS clients on one or two keys, where each operation happens at one moment between call and return,
+ * if at all. */
+static void
+history_draw(struct history *t, struct far_rng *r)
+{
+	struct state s[2] = { { 0, 0 } };
+	int at[CLIENTS], happened[CLIENTS];
+	bool conditional = far_rng_below(r, 2);
+	uint32_t keys = 1 + (uint32_t)far_rng_below(r, 2), n = 2 + (uint32_t)far_rng_below(r, OPS - 1);
+
+	memset(t, 0, sizeof(*t));
+	memset(at, 0xff, sizeof(at));
+	t->h = (struct lin_history){ t->ops, t->events, 0, 0 };
+	for (int steps = 0; steps < 200; steps++) {
+		uint32_t c = (uint32_t)far_rng_below(r, CLIENTS);
+		struct lin_op *op;
+
+		if (at[c] < 0) {
+			if (t->h.ops_n == n)
+				continue;
+			at[c] = (int)t->h.ops_n++;
+			op = &t->ops[at[c]];
+			op->kind = (uint8_t)far_rng_below(r, conditional ? LIN_KINDS : LIN_UPDATE_IF);
+			op->client = (uint16_t)c;
+			op->key = (uint32_t)far_rng_below(r, keys);
+			op->expect = far_rng_below(r, 3) ? s[op->key].version : 100 + far_rng_below(r, OPS);
+			happened[c] = 0;
+			history_event(t, LIN_CALL(at[c]));
+			continue;
+		}
+		op = &t->ops[at[c]];
+		if (!happened[c]) {
+			history_happen(op, (uint32_t)at[c], &s[op->key]);
+			happened[c] = 1;
+		} else if (steps < 40) {
+			history_event(t, LIN_RETURN(at[c]));
+			at[c] = -1;
+		}
+	}
+	/* Who has not returned is pending, and nobody knows what it got (its version may be known to who depends on it). */
+	for (uint32_t c = 0; c < CLIENTS; c++) {
+		if (at[c] < 0)
+			continue;
+		t->ops[at[c]].pending = true;
+		if (!conditional)
+			t->ops[at[c]].version = 0;
+		t->ops[at[c]].value = 0;
+		t->ops[at[c]].result = 0;
+	}
+}
+
+/* Changes something that somebody saw, or when. */
+static void
+history_spoil(struct history *t, struct far_rng *r)
+{
+	struct lin_op *op = &t->ops[far_rng_below(r, t->h.ops_n)], *other = &t->ops[far_rng_below(r, t->h.ops_n)];
+	static const int results[] = { 0, -FAR_ENOENT, -FAR_EEXIST, -FAR_ECHANGED };
+
+	switch (far_rng_below(r, 4)) {
+	case 0:
+		op->result = results[far_rng_below(r, FAR_LEN(results))];
+		break;
+	case 1:
+		op->value = (uint32_t)far_rng_below(r, t->h.ops_n + 1);
+		op->version = op->value ? t->ops[op->value - 1].version : 0;
+		break;
+	case 2:
+		op->version = other->version;
+		break;
+	default:
+		for (uint32_t e = 1; e < t->h.events_n; e++) {
+			uint32_t a = t->events[e - 1], b = t->events[e];
+
+			/* A return moves before somebody else's call: a stricter order. */
+			if (!(a & 1) && (b & 1) && a >> 1 != b >> 1 && far_rng_below(r, 2)) {
+				t->events[e - 1] = b;
+				t->events[e] = a;
+			}
+		}
+		break;
+	}
+}
+
+static void
+test_lin_random_histories_agree_with_brute_force(void)
+{
+	struct history t;
+	struct far_rng r;
+	struct lin *l;
+	uint32_t good = 0, bad = 0;
+
+	REQUIRE(lin_new(&l) == 0);
+	far_rng_seed(&r, 1);
+	for (int i = 0; i < 20000; i++) {
+		bool spoilt = i % 4 != 0;
+		int got, want;
+
+		history_draw(&t, &r);
+		if (spoilt)
+			history_spoil(&t, &r);
+		got = lin_check(l, &t.h, NULL);
+		want = brute_check(&t);
+		CHECK_EQ(got, want);
+		CHECK(spoilt || got == 1);
+		if (got != want)
+			break;
+		*(got ? &good : &bad) += 1;
+	}
+	printf("# %u linearizable, %u not\n", good, bad);
+	CHECK(good > 2000 && bad > 2000);
+	lin_free(l);
+}
+
+static void
+test_lin_stale_read_is_found_and_names_key(void)
+{
+	struct lin_op ops[] = {
+		{ .kind = LIN_UPSERT, .key = 3, .version = 10 },
+		{ .kind = LIN_UPSERT, .key = 3, .version = 11 },
+		{ .kind = LIN_GET, .key = 3, .value = 1, .version = 10 },
+	};
+	uint32_t events[] = { LIN_CALL(0), LIN_RETURN(0), LIN_CALL(1), LIN_RETURN(1), LIN_CALL(2), LIN_RETURN(2) };
+	struct lin_history h = { ops, events, 3, 6 };
+	struct lin *l;
+	uint32_t key = 0;
+
+	REQUIRE(lin_new(&l) == 0);
+	CHECK_EQ(lin_check(l, &h, &key), 0);
+	CHECK_EQ(key, 3);
+	/* The same while the second write is pending: it need not have happened. */
+	ops[1].pending = true;
+	ops[1].version = 0;
+	events[3] = LIN_CALL(2);
+	events[4] = LIN_RETURN(2);
+	h.events_n = 5;
+	CHECK_EQ(lin_check(l, &h, &key), 1);
+	/* And the other way round: it may have. */
+	ops[2].value = 2;
+	ops[2].version = 77;
+	CHECK_EQ(lin_check(l, &h, &key), 1);
+	/* But a value that nobody wrote cannot be read, nor one with two versions. */
+	ops[2].value = 0;
+	CHECK_EQ(lin_check(l, &h, &key), 0);
+	ops[2].value = 1;
+	CHECK_EQ(lin_check(l, &h, &key), 0);
+	lin_free(l);
+}
+
+static void
+test_lin_too_many_operations_is_an_error(void)
+{
+	static struct lin_op ops[LIN_KEY_OPS + 1];
+	static uint32_t events[2 * (LIN_KEY_OPS + 1)];
+	struct lin_history h = { ops, events, LIN_KEY_OPS, 2 * LIN_KEY_OPS };
+	struct lin *l;
+
+	for (uint32_t i = 0; i <= LIN_KEY_OPS; i++)
+		ops[i] = (struct lin_op){ .kind = LIN_UPSERT, .version = i + 1 };
+	for (uint32_t i = 0; i < LIN_KEY_OPS; i++) {
+		events[i] = LIN_CALL(i);
+		events[LIN_KEY_OPS + i] = LIN_RETURN(i);
+	}
+	REQUIRE(lin_new(&l) == 0);
+	CHECK_EQ(lin_check(l, &h, NULL), 1);
+	for (uint32_t i = 0; i <= LIN_KEY_OPS; i++) {
+		events[2 * i] = LIN_CALL(i);
+		events[2 * i + 1] = LIN_RETURN(i);
+	}
+	h.ops_n = LIN_KEY_OPS + 1;
+	h.events_n = 2 * h.ops_n;
+	CHECK_EQ(lin_check(l, &h, NULL), -FAR_EINVAL);
+	h.ops_n = h.events_n = 0;
+	CHECK_EQ(lin_check(l, &h, NULL), 1);
+	lin_free(l);
+}
+
+TEST_MAIN(TEST(test_lin_random_histories_agree_with_brute_force), TEST(test_lin_stale_read_is_found_and_names_key),
+	  TEST(test_lin_too_many_operations_is_an_error))

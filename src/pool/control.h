@@ -17,8 +17,8 @@ enum control_code {
 	CONTROL_FORM = 1,
 	/* Home: opens a session for this connection. Reply: serial, slot. -FAR_ENOMEM when all are taken. */
 	CONTROL_SESSION,
-	/* Other nodes: tells the serial that the home node gave, so that FENCE finds this connection. Reply: slot, this
-	 * node's own line. -FAR_EFENCED when that session has ended. */
+	/* Other nodes: tells the serial that the home node gave, so that FENCE finds this connection. Reply: slot,
+	 * this node's own line. -FAR_EFENCED when that session has ended. */
 	CONTROL_JOIN,
 	/* Clean end of the connection's session: its chunks become clean orphans. */
 	CONTROL_LEAVE,
@@ -29,8 +29,8 @@ enum control_code {
 	 * of a dead client, to be scavenged before use; CONTROL_ORPHAN: a clean orphan, its bitmap tells what is
 	 * free; neither: fresh, zeroed bitmap). Orphans come first unless CONTROL_FRESH is asked. -FAR_ENOMEM. */
 	CONTROL_GRANT,
-	/* Gives an own chunk back; all its blocks are free and past grace. With CONTROL_ORPHAN: gives it up as it is; its
-	 * bitmap tells what is free (unless it still is to be scavenged), and it becomes an orphan of its table. */
+	/* Gives an own chunk back; all its blocks are free and past grace. With CONTROL_ORPHAN: gives it up as it is;
+	 * its bitmap tells what is free (unless it still is to be scavenged), and it becomes an orphan of its table. */
 	CONTROL_RELEASE,
 	/* Stops session `serial` for good, then orphans its chunks (dirty). Answers when the client can no longer
 	 * touch this node's memory; -FAR_EACCESS when it cannot be stopped: its chunks are quarantined then.
@@ -65,7 +65,7 @@ struct control_request {
 	uint32_t node, nodes_n;   /* FORM */
 	uint32_t table, kind, class, run; /* GRANT (kind: pool_page_kind), ROOT_*, TABLE_FREE */
 	uint64_t off;             /* RELEASE, SCAVENGED: of the chunk; ROOT_SET: head */
-	uint64_t root_serial;     /* GRANT, ROOT_SET, ROOT_DROP, ROOT_FREE, TABLE_FREE: guards against a reused number */
+	uint64_t root_serial; /* GRANT, ROOT_SET, ROOT_DROP, ROOT_FREE, TABLE_FREE: guards against a reused number */
 	char design[16], name[64]; /* ROOT_NEW */
 };
 

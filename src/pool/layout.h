@@ -93,7 +93,7 @@ struct pool_root {
 	uint64_t state;
 	uint64_t head;        /* far_addr of the design's header, 0 while the table is being made */
 	uint64_t seed;        /* of the table's hash; secret */
-	uint64_t epoch;       /* POOL_ROOT_DROPPED: pool epoch read after the name was removed; UINT64_MAX: not yet read */
+	uint64_t epoch; /* POOL_ROOT_DROPPED: pool epoch read after the name was removed; UINT64_MAX: not yet read */
 	char design[16];      /* NUL-padded */
 	char name[64];        /* NUL-padded */
 	uint64_t pad[2];

@@ -113,7 +113,8 @@ node_unstoppable(struct node *n, uint64_t serial)
 /* Requests -------------------------------------------------------------------------------------------------- */
 
 static int
-node_form(struct node *n, struct node_session *me, const struct control_request *req, struct control_reply *reply)
+node_form(struct node *n, struct node_session *me, const struct control_request *req,
+	  struct control_reply *reply)
 {
 	struct pool_super s = n->id;
 
@@ -151,19 +152,21 @@ node_session(struct node *n, struct node_session *me, const struct control_reque
 	(void)req;
 	if (me != NULL || !node_is_home(n))
 		return -FAR_EINVAL;
-	if ((reply->serial = node_serial_new(n)) == 0 || (s = node_session_open(n, reply->serial)) == NULL)
+	if ((reply->serial = node_serial_new(n)) == 0 ||
+	    (s = node_session_open(n, reply->serial)) == NULL)
 		return -FAR_ENOMEM;
 	reply->slot = node_slot(n, s);
 	return 0;
 }
 
 static int
-node_join(struct node *n, struct node_session *me, const struct control_request *req, struct control_reply *reply)
+node_join(struct node *n, struct node_session *me, const struct control_request *req,
+	  struct control_reply *reply)
 {
 	struct node_session *s = me;
 
-	if (n->id.nodes_n == 0 || node_is_home(n) || req->serial == 0 || req->serial > NODE_SERIAL_MAX ||
-	    (me != NULL && me->serial != req->serial))
+	if (n->id.nodes_n == 0 || node_is_home(n) || req->serial == 0 ||
+	    req->serial > NODE_SERIAL_MAX || (me != NULL && me->serial != req->serial))
 		return -FAR_EINVAL;
 	if (me == NULL && node_session_find(n, req->serial) != NULL)
 		return -FAR_EEXIST;
@@ -177,7 +180,8 @@ node_join(struct node *n, struct node_session *me, const struct control_request 
 }
 
 static int
-node_leave(struct node *n, struct node_session *me, const struct control_request *req, struct control_reply *reply)
+node_leave(struct node *n, struct node_session *me, const struct control_request *req,
+	   struct control_reply *reply)
 {
 	(void)req;
 	(void)reply;
@@ -186,7 +190,8 @@ node_leave(struct node *n, struct node_session *me, const struct control_request
 }
 
 static int
-node_range(struct node *n, struct node_session *me, const struct control_request *req, struct control_reply *reply)
+node_range(struct node *n, struct node_session *me, const struct control_request *req,
+	   struct control_reply *reply)
 {
 	unsigned slot = node_slot(n, me);
 
@@ -200,7 +205,8 @@ node_range(struct node *n, struct node_session *me, const struct control_request
 }
 
 static int
-node_fence(struct node *n, struct node_session *me, const struct control_request *req, struct control_reply *reply)
+node_fence(struct node *n, struct node_session *me, const struct control_request *req,
+	   struct control_reply *reply)
 {
 	struct node_session *victim = node_session_find(n, req->serial);
 	int err;
@@ -225,7 +231,8 @@ node_fence(struct node *n, struct node_session *me, const struct control_request
 	return err == -FAR_EAGAIN ? NODE_WAIT : err;
 }
 
-enum { NODE_ANY = 1, NODE_HOME = 2 };
+enum { NODE_ANY = 1,
+       NODE_HOME = 2 };
 
 static const struct {
 	int (*serve)(struct node *n, struct node_session *me, const struct control_request *req,
@@ -249,7 +256,8 @@ static const struct {
 };
 
 static int
-node_dispatch(struct node *n, uint64_t *session, const struct control_request *req, struct control_reply *reply)
+node_dispatch(struct node *n, uint64_t *session, const struct control_request *req,
+	      struct control_reply *reply)
 {
 	struct node_session *me = node_session_find(n, *session);
 
@@ -265,7 +273,8 @@ node_dispatch(struct node *n, uint64_t *session, const struct control_request *r
 }
 
 bool
-node_serve(struct node *n, uint64_t *session, const struct control_request *req, struct control_reply *reply)
+node_serve(struct node *n, uint64_t *session, const struct control_request *req,
+	   struct control_reply *reply)
 {
 	/* Shared memory under a request could change after it was checked. */
 	const struct control_request mine = *req;
@@ -329,7 +338,8 @@ node_sessions_load(struct node *n)
 	for (unsigned i = 0; i < n->id.sessions_n; i++) {
 		uint64_t serial = n->lines[i].serial, range = n->private[i].range_next;
 
-		if (range == 0 || serial > NODE_SERIAL_MAX || (serial != 0 && i >= n->id.sessions_high) ||
+		if (range == 0 || serial > NODE_SERIAL_MAX ||
+		    (serial != 0 && i >= n->id.sessions_high) ||
 		    (node_is_home(n) && serial > n->id.next_serial))
 			return -FAR_ECORRUPT;
 		n->sessions[i].range_next = range;
@@ -353,7 +363,8 @@ node_load(struct node *n, bool torn)
 		__atomic_store_n(&n->super->node, 0, __ATOMIC_RELEASE);
 		__atomic_store_n(&n->super->nodes_n, 0, __ATOMIC_RELEASE);
 	}
-	if ((err = node_pages_load(n)) != 0 || (err = node_roots_load(n)) != 0 || (err = node_sessions_load(n)) != 0)
+	if ((err = node_pages_load(n)) != 0 || (err = node_roots_load(n)) != 0 ||
+	    (err = node_sessions_load(n)) != 0)
 		return err;
 	for (unsigned i = 0; i < n->id.roots_n; i++)
 		if (n->table_chunks[i] > 0 && n->names[i].state == 0)

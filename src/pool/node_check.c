@@ -35,7 +35,8 @@ node_check_chunk(struct node_checker *c, uint64_t i, struct pool_page p)
 	unsigned span_kind = n->mixed ? POOL_PAGE_BLOCKS : p.kind;
 
 	if (p.table >= n->id.roots_n || r->state == 0) {
-		node_violation(c, "page %" PRIu64 ": chunk of table %u, which does not exist", i, p.table);
+		node_violation(c, "page %" PRIu64 ": chunk of table %u, which does not exist", i,
+			       p.table);
 		return;
 	}
 	if (p.owner > n->id.sessions_n || (p.owner && n->sessions[p.owner - 1].serial == 0))
@@ -43,7 +44,8 @@ node_check_chunk(struct node_checker *c, uint64_t i, struct pool_page p)
 	if (!p.owner && p.flags & POOL_PAGE_QUARANTINED)
 		node_violation(c, "page %" PRIu64 ": quarantined orphan", i);
 	if (p.run >= NODE_SPAN ? i % NODE_SPAN != 0 : i % NODE_SPAN + p.run > NODE_SPAN)
-		node_violation(c, "page %" PRIu64 ": chunk of %u pages lies across superpages", i, p.run);
+		node_violation(c, "page %" PRIu64 ": chunk of %u pages lies across superpages", i,
+			       p.run);
 	for (uint64_t k = 0; k < p.run; k++) {
 		const struct node_span *s = &n->spans[(i + k) / NODE_SPAN];
 		struct pool_page inside = pool_page_unpack(n->pages[i + k]);
@@ -51,8 +53,10 @@ node_check_chunk(struct node_checker *c, uint64_t i, struct pool_page p)
 		if (k > 0 && (inside.kind != POOL_PAGE_INSIDE || inside.run != k))
 			node_violation(c, "page %" PRIu64 ": not inside its chunk", i + k);
 		if (s->kind != span_kind || s->free >> (i + k) % NODE_SPAN & 1)
-			node_violation(c, "page %" PRIu64 ": its superpage takes it for free or of kind %u", i + k,
-				       s->kind);
+			node_violation(c,
+				       "page %" PRIu64
+				       ": its superpage takes it for free or of kind %u",
+				       i + k, s->kind);
 	}
 }
 
@@ -79,10 +83,13 @@ node_check_pages(struct node_checker *c)
 
 		step = 1;
 		if (n->pages[i] != n->words[i])
-			node_violation(c, "page %" PRIu64 ": the region differs from the node's copy", i);
+			node_violation(
+				c, "page %" PRIu64 ": the region differs from the node's copy", i);
 		if (p.kind == POOL_PAGE_FREE) {
-			if (n->pages[i] != 0 || !(n->spans[i / NODE_SPAN].free >> i % NODE_SPAN & 1))
-				node_violation(c, "page %" PRIu64 ": free, but not in its superpage", i);
+			if (n->pages[i] != 0 ||
+			    !(n->spans[i / NODE_SPAN].free >> i % NODE_SPAN & 1))
+				node_violation(
+					c, "page %" PRIu64 ": free, but not in its superpage", i);
 			continue;
 		}
 		if (p.kind == POOL_PAGE_INSIDE || p.class >= POOL_CLASSES || p.run == 0 ||
@@ -98,7 +105,8 @@ node_check_pages(struct node_checker *c)
 	}
 	for (unsigned i = 0; i < n->id.roots_n; i++)
 		if (by_table[i] != n->table_chunks[i])
-			node_violation(c, "table %u: %" PRIu64 " chunks, not %u", i, by_table[i], n->table_chunks[i]);
+			node_violation(c, "table %u: %" PRIu64 " chunks, not %u", i, by_table[i],
+				       n->table_chunks[i]);
 }
 
 static void
@@ -111,7 +119,8 @@ node_check_sessions(struct node_checker *c)
 		const struct node_session *s = &n->sessions[i];
 
 		if (s->serial != n->lines[i].serial)
-			node_violation(c, "session line %u: the region differs from the node's copy", i);
+			node_violation(
+				c, "session line %u: the region differs from the node's copy", i);
 		if (s->range_next != n->private[i].range_next || s->range_next == 0)
 			node_violation(c, "session line %u: range of sequence numbers", i);
 		if (s->serial == 0)
@@ -123,10 +132,12 @@ node_check_sessions(struct node_checker *c)
 		for (uint64_t k = 0; k < n->id.pages_n; k++) {
 			struct pool_page p = pool_page_unpack(n->words[k]);
 
-			owned += p.kind != POOL_PAGE_FREE && p.kind != POOL_PAGE_INSIDE && p.owner == i + 1;
+			owned += p.kind != POOL_PAGE_FREE && p.kind != POOL_PAGE_INSIDE &&
+				 p.owner == i + 1;
 		}
 		if (owned != s->chunks)
-			node_violation(c, "session line %u: owns %u chunks, not %u", i, owned, s->chunks);
+			node_violation(c, "session line %u: owns %u chunks, not %u", i, owned,
+				       s->chunks);
 	}
 }
 
@@ -151,7 +162,8 @@ node_check_roots(struct node_checker *c)
 		if (kind == POOL_ROOT_DROPPED && (r->epoch == 0 || r->epoch > node_epoch(n)))
 			node_violation(c, "root %u: dropped without an epoch", i);
 		for (unsigned k = 0; k < i && kind != POOL_ROOT_DROPPED; k++)
-			if (n->names[k].state != 0 && POOL_ROOT_KIND(n->names[k].state) != POOL_ROOT_DROPPED &&
+			if (n->names[k].state != 0 &&
+			    POOL_ROOT_KIND(n->names[k].state) != POOL_ROOT_DROPPED &&
 			    memcmp(r->name, n->names[k].name, sizeof(r->name)) == 0)
 				node_violation(c, "roots %u and %u: one name", k, i);
 	}
@@ -164,8 +176,9 @@ node_check(const struct node *n, far_report_fn *report, void *arg)
 	struct pool_super s;
 	bool torn;
 
-	if (node_super_read(n->region, n->id.region_len, &s, &torn) != 0 || torn || s.sum != n->id.sum ||
-	    s.next_serial != n->id.next_serial || s.sessions_high != n->id.sessions_high)
+	if (node_super_read(n->region, n->id.region_len, &s, &torn) != 0 || torn ||
+	    s.sum != n->id.sum || s.next_serial != n->id.next_serial ||
+	    s.sessions_high != n->id.sessions_high)
 		node_violation(&c, "superblock: the region differs from the node's copy");
 	node_check_pages(&c);
 	node_check_sessions(&c);

@@ -14,13 +14,13 @@
 
 enum {
 	NODE_SPAN = POOL_SUPERPAGE / POOL_PAGE, /* pages of a superpage */
-	NODE_SMALL = 8 << 20,      /* regions below have fewer sessions and roots, and mix kinds in superpages */
+	NODE_SMALL = 8 << 20,                   /* smaller regions have fewer lines, and mix kinds in superpages */
 	NODE_SMALL_SESSIONS = 16,
 	NODE_SMALL_ROOTS = 8,
 	NODE_PAGES_MIN = 4,
-	NODE_GONE = 64,            /* serials of ended sessions that a node remembers exactly */
-	NODE_ORPHANS_LOOK = 1024,  /* orphans looked at for one that is long enough */
-	NODE_WAIT = 1,             /* a handler's result: the reply comes later */
+	NODE_GONE = 64,           /* serials of ended sessions that a node remembers exactly */
+	NODE_ORPHANS_LOOK = 1024, /* orphans looked at for one that is long enough */
+	NODE_WAIT = 1,            /* a handler's result: the reply comes later */
 };
 
 #define NODE_SERIAL_MAX ((UINT64_C(1) << 56) - 1)
@@ -58,9 +58,9 @@ struct node {
 	struct pool_super id;
 	struct node_session *sessions;
 	struct pool_root *names;
-	uint64_t *words;           /* page table */
-	uint32_t *table_chunks;    /* per table number */
-	bool mixed;                /* superpages hold both kinds: the region has too few */
+	uint64_t *words;        /* page table */
+	uint32_t *table_chunks; /* per table number */
+	bool mixed;             /* superpages hold both kinds: the region has too few */
 
 	/* Free pages. hint[k][r]: no superpage of kind k below it has a free run of r pages; hint[0][0]: none below
 	 * is wholly free. */

@@ -120,7 +120,8 @@ node_fits_long(const struct node *n, uint32_t s, unsigned kind, uint64_t run, ui
 		}
 	}
 	*next = s + 1;
-	return tail == 0 || ((last->kind == POOL_PAGE_FREE || last->kind == kind) && (last->free & mask) == mask);
+	return tail == 0 || ((last->kind == POOL_PAGE_FREE || last->kind == kind) &&
+			     (last->free & mask) == mask);
 }
 
 static int64_t
@@ -149,7 +150,8 @@ node_page_set(struct node *n, uint64_t i, uint64_t word)
 static uint64_t
 node_page_inside(uint64_t back)
 {
-	return pool_page_pack((struct pool_page){ .kind = POOL_PAGE_INSIDE, .run = (unsigned)back });
+	return pool_page_pack(
+		(struct pool_page){ .kind = POOL_PAGE_INSIDE, .run = (unsigned)back });
 }
 
 /* Pages from `i` to the next chunk or free page. */
@@ -219,7 +221,8 @@ node_chunk_free(struct node *n, uint64_t first)
 /* Requests -------------------------------------------------------------------------------------------------- */
 
 static int
-node_grant_orphan(struct node *n, struct node_session *me, struct pool_page want, struct control_reply *reply)
+node_grant_orphan(struct node *n, struct node_session *me, struct pool_page want,
+		  struct control_reply *reply)
 {
 	struct pool_page p;
 	int64_t first = node_orphan_pop(n, want);
@@ -245,13 +248,16 @@ int
 node_grant(struct node *n, struct node_session *me, const struct control_request *req,
 	   struct control_reply *reply)
 {
-	struct pool_page p = { .kind = req->kind, .class = req->class, .table = req->table, .run = req->run };
+	struct pool_page p = {
+		.kind = req->kind, .class = req->class, .table = req->table, .run = req->run
+	};
 	unsigned kind;
 	int64_t first;
 	int err;
 
-	if ((req->kind != POOL_PAGE_BLOCKS && req->kind != POOL_PAGE_INDEX) || req->class >= POOL_CLASSES ||
-	    req->run == 0 || req->run > 0xfffff || (req->flags & ~(uint32_t)CONTROL_FRESH) != 0 ||
+	if ((req->kind != POOL_PAGE_BLOCKS && req->kind != POOL_PAGE_INDEX) ||
+	    req->class >= POOL_CLASSES || req->run == 0 || req->run > 0xfffff ||
+	    (req->flags & ~(uint32_t)CONTROL_FRESH) != 0 ||
 	    (uint64_t)req->run * POOL_PAGE < pool_class_len(req->class) + POOL_UNIT)
 		return -FAR_EINVAL;
 	if ((err = node_root_guard(n, me, req->table, req->root_serial)) != 0)
@@ -261,7 +267,8 @@ node_grant(struct node *n, struct node_session *me, const struct control_request
 	if (req->run > n->id.pages_n)
 		return -FAR_ENOMEM;
 	kind = node_span_kind(n, p.kind);
-	first = p.run < NODE_SPAN ? node_find_short(n, kind, p.run) : node_find_long(n, kind, p.run);
+	first = p.run < NODE_SPAN ? node_find_short(n, kind, p.run)
+				  : node_find_long(n, kind, p.run);
 	if (first < 0)
 		return -FAR_ENOMEM;
 	p.owner = node_slot(n, me) + 1;
@@ -287,6 +294,19 @@ node_own_chunk(const struct node *n, const struct node_session *me, uint64_t off
 	return p.owner == node_slot(n, me) + 1 ? 0 : -FAR_EACCESS;
 }
 
+/* Owned no more; its bitmap may be trusted unless it was dirty before. */
+static void
+node_chunk_orphan(struct node *n, uint64_t first, bool dirty)
+{
+	struct pool_page p = pool_page_unpack(n->words[first]);
+
+	n->sessions[p.owner - 1].chunks--;
+	p.owner = 0;
+	p.flags = dirty || p.flags & POOL_PAGE_DIRTY ? POOL_PAGE_DIRTY : 0;
+	node_page_set(n, first, pool_page_pack(p));
+	node_orphan_push(n, first, p);
+}
+
 int
 node_release(struct node *n, struct node_session *me, const struct control_request *req,
 	     struct control_reply *reply)
@@ -295,7 +315,11 @@ node_release(struct node *n, struct node_session *me, const struct control_reque
 	int err = node_own_chunk(n, me, req->off, &first);
 
 	(void)reply;
-	if (err == 0)
+	if (req->flags & ~(uint32_t)CONTROL_ORPHAN)
+		return -FAR_EINVAL;
+	if (err == 0 && req->flags & CONTROL_ORPHAN)
+		node_chunk_orphan(n, first, false);
+	else if (err == 0)
 		node_chunk_free(n, first);
 	return err < 0 ? err : 0;
 }
@@ -325,11 +349,7 @@ node_orphan(struct node *n, struct node_session *s, bool dirty)
 
 		if (p.kind == POOL_PAGE_FREE || p.owner != node_slot(n, s) + 1)
 			continue;
-		p.owner = 0;
-		p.flags = dirty || p.flags & POOL_PAGE_DIRTY ? POOL_PAGE_DIRTY : 0;
-		node_page_set(n, i, pool_page_pack(p));
-		node_orphan_push(n, i, p);
-		s->chunks--;
+		node_chunk_orphan(n, i, dirty);
 	}
 }
 
@@ -361,7 +381,8 @@ node_free_table(struct node *n, unsigned table)
 		struct pool_page p = pool_page_unpack(n->words[i]);
 
 		step = node_page_step(n, i);
-		if (p.kind != POOL_PAGE_FREE && p.table == table && !(p.flags & POOL_PAGE_QUARANTINED))
+		if (p.kind != POOL_PAGE_FREE && p.table == table &&
+		    !(p.flags & POOL_PAGE_QUARANTINED))
 			node_chunk_free(n, i);
 	}
 	return n->table_chunks[table] > 0 ? -FAR_EACCESS : 0;
@@ -373,8 +394,9 @@ node_free_table(struct node *n, unsigned table)
 static bool
 node_chunk_valid(const struct node *n, uint64_t i, struct pool_page p)
 {
-	if (p.class >= POOL_CLASSES || p.table >= n->id.roots_n || p.run == 0 || p.run > n->id.pages_n - i ||
-	    p.owner > n->id.sessions_n || p.flags & ~(unsigned)(POOL_PAGE_DIRTY | POOL_PAGE_QUARANTINED) ||
+	if (p.class >= POOL_CLASSES || p.table >= n->id.roots_n || p.run == 0 ||
+	    p.run > n->id.pages_n - i || p.owner > n->id.sessions_n ||
+	    p.flags & ~(unsigned)(POOL_PAGE_DIRTY | POOL_PAGE_QUARANTINED) ||
 	    (uint64_t)p.run * POOL_PAGE < pool_class_len(p.class) + POOL_UNIT)
 		return false;
 	/* The INSIDE words were stored before the head. */

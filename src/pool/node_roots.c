@@ -43,7 +43,8 @@ node_root_put(struct node *n, unsigned i, size_t field, uint64_t value)
 static void
 node_root_state(struct node *n, unsigned i, unsigned kind, uint64_t serial)
 {
-	node_root_put(n, i, offsetof(struct pool_root, state), kind ? POOL_ROOT_STATE(kind, serial) : 0);
+	node_root_put(n, i, offsetof(struct pool_root, state),
+		      kind ? POOL_ROOT_STATE(kind, serial) : 0);
 }
 
 /* A session that announces an epoch above the stamp read it after the state had changed, and saw that. */
@@ -67,15 +68,18 @@ node_roots_load(struct node *n)
 		kind = POOL_ROOT_KIND(r->state);
 		if (r->state == 0)
 			continue;
-		if (kind == POOL_ROOT_FREE || kind > POOL_ROOT_DROPPED || POOL_ROOT_SERIAL(r->state) == 0)
+		if (kind == POOL_ROOT_FREE || kind > POOL_ROOT_DROPPED ||
+		    POOL_ROOT_SERIAL(r->state) == 0)
 			return -FAR_ECORRUPT;
 		if (!node_is_home(n))
 			continue;
-		if (!node_name_valid(r->name, sizeof(r->name)) || !node_name_valid(r->design, sizeof(r->design)) ||
+		if (!node_name_valid(r->name, sizeof(r->name)) ||
+		    !node_name_valid(r->design, sizeof(r->design)) ||
 		    POOL_ROOT_SERIAL(r->state) > n->id.next_serial)
 			return -FAR_ECORRUPT;
 		/* Its maker is gone; or a crash came before the stamp. */
-		if (kind == POOL_ROOT_MAKING || (kind == POOL_ROOT_DROPPED && r->epoch == NODE_EPOCH_UNREAD))
+		if (kind == POOL_ROOT_MAKING ||
+		    (kind == POOL_ROOT_DROPPED && r->epoch == NODE_EPOCH_UNREAD))
 			node_root_gone(n, i);
 	}
 	return 0;
@@ -118,7 +122,8 @@ void
 node_roots_leave(struct node *n, const struct node_session *s)
 {
 	for (unsigned i = 0; i < n->id.roots_n; i++)
-		if (POOL_ROOT_KIND(n->names[i].state) == POOL_ROOT_MAKING && n->names[i].head == s->serial)
+		if (POOL_ROOT_KIND(n->names[i].state) == POOL_ROOT_MAKING &&
+		    n->names[i].head == s->serial)
 			node_root_gone(n, i);
 }
 
@@ -132,7 +137,8 @@ node_root_vacant(const struct node *n, const char *name)
 
 		if (kind == POOL_ROOT_FREE)
 			vacant = (int)i;
-		else if (kind != POOL_ROOT_DROPPED && memcmp(n->names[i].name, name, sizeof(n->names[i].name)) == 0)
+		else if (kind != POOL_ROOT_DROPPED &&
+			 memcmp(n->names[i].name, name, sizeof(n->names[i].name)) == 0)
 			return -FAR_EEXIST;
 	}
 	return vacant;
@@ -146,7 +152,8 @@ node_root_new(struct node *n, struct node_session *me, const struct control_requ
 	uint64_t words[sizeof(r) / sizeof(uint64_t)];
 	int i;
 
-	if (!node_name_valid(req->name, sizeof(req->name)) || !node_name_valid(req->design, sizeof(req->design)))
+	if (!node_name_valid(req->name, sizeof(req->name)) ||
+	    !node_name_valid(req->design, sizeof(req->design)))
 		return -FAR_EINVAL;
 	if ((i = node_root_vacant(n, req->name)) < 0)
 		return i;
@@ -258,7 +265,8 @@ node_table_free(struct node *n, struct node_session *me, const struct control_re
 
 	(void)me;
 	(void)reply;
-	if (req->table >= n->id.roots_n || req->root_serial == 0 || req->root_serial > NODE_SERIAL_MAX)
+	if (req->table >= n->id.roots_n || req->root_serial == 0 ||
+	    req->root_serial > NODE_SERIAL_MAX)
 		return -FAR_EINVAL;
 	if ((err = node_table_free_guard(n, req)) != 0)
 		return err < 0 ? err : 0;

@@ -82,16 +82,17 @@ node_super_read(const void *region, uint64_t len, struct pool_super *out, bool *
 	/* The sum proves that some node wrote it, not that the file still has its length. */
 	want = s;
 	if (s.page_len != POOL_PAGE || s.region_len != len || !node_super_place(&want, len) ||
-	    node_super_sum(&want) != s.sum || s.nodes_n > 16 || (s.nodes_n > 0 && s.node >= s.nodes_n) ||
-	    s.epoch == 0 || s.epoch >> 48 != 0 || s.sessions_high > s.sessions_n || s.next_serial > NODE_SERIAL_MAX)
+	    node_super_sum(&want) != s.sum || s.nodes_n > 16 ||
+	    (s.nodes_n > 0 && s.node >= s.nodes_n) || s.epoch == 0 || s.epoch >> 48 != 0 ||
+	    s.sessions_high > s.sessions_n || s.next_serial > NODE_SERIAL_MAX)
 		return -FAR_ECORRUPT;
 	*out = s;
 	return 0;
 }
 
 int
-node_left(const void *region, uint64_t len, int (*each)(void *arg, uint64_t serial, const uint64_t note[2]),
-	  void *arg)
+node_left(const void *region, uint64_t len,
+	  int (*each)(void *arg, uint64_t serial, const uint64_t note[2]), void *arg)
 {
 	const struct pool_session_line *lines;
 	const struct pool_private *private;

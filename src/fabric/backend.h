@@ -14,16 +14,20 @@ struct far_chain {
 	struct far_op *last;
 	uint32_t n;
 	uint16_t node;
-	int status;             /* 0 or -FAR_E, valid once done */
+	int status;             /* 0 or -FAR_E: at first what a hook wants it to be, see `cut`; valid once done */
 	struct far_task *task;  /* who waits */
 	struct far_chain *next; /* the backend's while in flight */
-	uint32_t cut;           /* fault hook: only the first `cut` operations take effect, then `status` */
+	/* Only the first `cut` operations take effect: all `n` unless a hook set it lower. A backend changes `status`
+	 * only when an operation fails by itself; that one and those behind it have no effect then. */
+	uint32_t cut;
 };
 
 struct far_fabric_ops {
 	const char *name; /* the URI's scheme: "shm", "sim" */
-	/* Connects to the nodes of `spec` (the URI after "name:"); may block. On error *out is untouched. */
-	int (*open)(const char *spec, const struct far_fabric_opts *opts, struct far_fabric **out);
+	/* Connects to the nodes of `spec` (the URI after "name:"); may block. On error *out is untouched. NULL: not
+	 * opened by URI. */
+	int (*open)(const char *spec, struct far_loop *l, const struct far_fabric_opts *opts,
+		    struct far_fabric **out);
 	/* Disconnects and frees. No chain is in flight. */
 	void (*close)(struct far_fabric *f);
 	/* Starts a chain; never blocks. 0: accepted, it will come back from poll() exactly once. -FAR_EAGAIN: the
@@ -31,11 +35,16 @@ struct far_fabric_ops {
 	int (*post)(struct far_fabric *f, struct far_chain *c);
 	/* The next finished chain with its status set, or NULL; never blocks. */
 	struct far_chain *(*poll)(struct far_fabric *f);
+	/* No fiber is runnable and nothing finished: may block for FABRIC_IDLE_NS at most until something does.
+	 * NULL: nothing to do. */
+	void (*idle)(struct far_fabric *f);
 };
+
+enum { FABRIC_IDLE_NS = 100 * 1000 };
 
 /* A hook watches or bends the chains of a fabric: count, trace, fault. Hooks run in the order added. */
 struct far_hook {
-	/* Before a chain is posted. May set c->cut and c->status (fault). NULL: not interested. */
+	/* Before a chain is posted or queued. May set c->cut and c->status (fault). NULL: not interested. */
 	void (*before)(struct far_hook *h, struct far_chain *c);
 	/* After it came back, before its task runs. */
 	void (*after)(struct far_hook *h, struct far_chain *c);
@@ -51,8 +60,9 @@ struct far_fabric {
 	unsigned caps;
 	uint64_t region_len[FAR_NODES_MAX];
 	struct far_hook *hooks;
-	unsigned credits;       /* operations that may still be posted */
-	unsigned in_flight;     /* chains */
+	unsigned credits;       /* operations in flight at most, but for a chain that is longer than that */
+	uint64_t ops_in_flight; /* posted and not yet back */
+	unsigned in_flight;     /* chains, the same */
 	struct far_chain *queue, **queue_tail; /* waiting for credits, in order */
 	struct far_shared_queue *shared_queue;
 };
@@ -61,8 +71,9 @@ struct far_fabric {
 void far_fabric_hook(struct far_fabric *f, struct far_hook *h);
 void far_fabric_unhook(struct far_fabric *f, struct far_hook *h);
 
-/* Common start of every connection: fields above, registration with the loop. Called by far_fabric_open() and
- * by far_sim_connect(). */
+/* Common start of every connection, zeroed but for nodes_n, caps and region_len: the other fields, registration with
+ * the loop. Called by each backend's open() and by far_sim_connect(). far_fabric_close() is its counterpart. `opts` may
+ * be NULL. */
 void far_fabric_init(struct far_fabric *f, const struct far_fabric_ops *ops, struct far_loop *l,
 		     const struct far_fabric_opts *opts);
 

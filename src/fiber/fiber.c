@@ -128,30 +128,39 @@ fiber_main(struct fiber_transfer from)
 	}
 }
 
+/* A task that has not begun, or begins anew, on the stack below it. */
+static void
+fiber_prepare(struct far_task *t)
+{
+	char *bottom = (char *)t->map + FIBER_PAGE;
+	size_t len = (size_t)((char *)t - bottom);
+
+	t->context.sp = make_fcontext(t, len, fiber_main);
+	fiber_san_init(&t->context.san, bottom, len);
+}
+
 /* Maps a stack with a guard page at its low end and makes a task at its high end. */
 static int
 fiber_new(struct far_loop *l, struct far_task **out)
 {
-	size_t color = l->tasks_n % FIBER_COLORS * FIBER_COLOR, room;
+	size_t color = l->tasks_n % FIBER_COLORS * FIBER_COLOR;
 	struct far_task *t;
 	char *map;
 
 	if (fiber_timer_reserve(l, l->tasks_n + 1) != 0)
 		return -FAR_ENOMEM;
-	map = mmap(NULL, l->stack_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-		   -1, 0);
+	map = mmap(NULL, l->stack_len, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (map == MAP_FAILED)
 		return -FAR_ENOMEM;
 	if (mprotect(map, FIBER_PAGE, PROT_NONE) != 0) {
 		munmap(map, l->stack_len);
 		return -FAR_ENOMEM;
 	}
-	room = (l->stack_len - color - sizeof(*t)) & ~(size_t)63;
-	t = (struct far_task *)(map + room);
+	t = (struct far_task *)(map + ((l->stack_len - color - sizeof(*t)) & ~(size_t)63));
 	t->map = map;
 	t->loop = t->context.loop = l;
-	t->context.sp = make_fcontext(t, room - FIBER_PAGE, fiber_main);
-	fiber_san_init(&t->context.san, map + FIBER_PAGE, room - FIBER_PAGE);
+	fiber_prepare(t);
 	t->every = l->every;
 	l->every = t;
 	l->tasks_n++;
@@ -183,6 +192,7 @@ far_loop_spawn(struct far_loop *l, void *conn, void (*fn)(struct far_task *t, vo
 	t->fn = fn;
 	t->arg = arg;
 	t->conn = conn;
+	t->account = NULL;
 	t->word = 0;
 	t->token = false;
 	t->daemon = (flags & FAR_TASK_DAEMON) != 0;
@@ -225,6 +235,37 @@ far_loop_close(struct far_loop *l)
 	}
 	free(l->heap);
 	free(l);
+}
+
+/* Drops a task wherever it stands, ready to begin anew. */
+static void
+fiber_drop(struct far_loop *l, struct far_task *t)
+{
+	if (t->state != FIBER_ENDED) {
+		if (t->local)
+			t->local->reset(t->local);
+		fiber_scratch_empty(&t->scratch);
+		fiber_san_fini(&t->context.san);
+		fiber_prepare(t);
+		t->timer = 0;
+		t->state = FIBER_ENDED;
+	}
+	t->next = l->ended;
+	l->ended = t;
+}
+
+void
+far_loop_reset(struct far_loop *l, uint64_t seed)
+{
+	FAR_ASSERT(!l->running);
+	l->ended = NULL;
+	for (struct far_task *t = l->every; t; t = t->every)
+		fiber_drop(l, t);
+	l->head = NULL;
+	l->tail = &l->head;
+	l->runnable = l->foreground = l->rounds = l->heap_n = 0;
+	l->order = 0;
+	far_rng_seed(&l->rng, seed);
 }
 
 void
@@ -321,7 +362,7 @@ far_loop_run(struct far_loop *l)
 	while (l->foreground > 0) {
 		bool moved = fiber_round(l);
 
-		if (!l->head || ++l->rounds % FIBER_CLOCK_ROUNDS == 0)
+		if (!moved || ++l->rounds % FIBER_CLOCK_ROUNDS == 0)
 			fiber_fire(l);
 		if (!moved && !l->head && !fiber_busy(l) && l->clock.idle)
 			l->clock.idle(l->clock.arg, l->heap_n > 0 ? l->heap[0]->when : UINT64_MAX);
@@ -397,6 +438,20 @@ far_unpark(struct far_task *t)
 	if (t->state != FIBER_PARKED)
 		return;
 	fiber_timer_stop(t->loop, t);
+	fiber_push(t->loop, t);
+}
+
+void
+fiber_stop(struct far_task *t)
+{
+	t->state = FIBER_ASLEEP;
+	fiber_leave(t);
+}
+
+void
+fiber_wake(struct far_task *t)
+{
+	FAR_ASSERT(t->state == FIBER_ASLEEP && t->timer == 0);
 	fiber_push(t->loop, t);
 }
 

@@ -365,6 +365,48 @@ test_turn_runs_what_is_due_and_does_not_wait(void)
 	far_loop_close(l);
 }
 
+static void
+stuck_fiber(struct far_task *t, void *arg)
+{
+	char *p = far_scratch(t, 64);
+
+	REQUIRE(p);
+	if (far_rand(t) % 2)
+		far_sleep(t, 1000);
+	far_park(t);
+	test_note('!');
+}
+
+static void
+seeing_fiber(struct far_task *t, void *arg)
+{
+	*(uint64_t *)arg = far_rand(t);
+	far_sleep(t, 10);
+	test_note('s');
+}
+
+static void
+test_reset_drops_every_task_and_starts_the_stream_anew(void)
+{
+	struct test_clock c = { 0 };
+	struct far_loop *l = test_loop(&c);
+	uint64_t seen[2];
+
+	test_start();
+	for (int round = 0; round < 20; round++) {
+		for (int i = 0; i < 5; i++)
+			REQUIRE(far_loop_spawn(l, NULL, stuck_fiber, NULL, i < 3 ? 0 : FAR_TASK_DAEMON) == 0);
+		far_loop_turn(l);
+		test_spawn(l, stuck_fiber, NULL); /* never begins */
+		far_loop_reset(l, 99);
+		test_spawn(l, seeing_fiber, &seen[round > 0]);
+		far_loop_run(l);
+		CHECK(seen[0] == seen[round > 0]);
+	}
+	CHECK(strcmp(test_log, "ssssssssssssssssssss") == 0);
+	far_loop_close(l);
+}
+
 struct test_poller {
 	struct far_poller p;
 	struct far_task *waits;
@@ -634,7 +676,8 @@ TEST_MAIN(TEST(test_yield_three_fibers_take_turns), TEST(test_sleep_any_order_wa
 	  TEST(test_park_unparked_later_goes_on), TEST(test_park_unparked_before_returns_at_once),
 	  TEST(test_park_until_tells_unpark_from_time), TEST(test_unpark_during_sleep_is_remembered),
 	  TEST(test_daemon_alone_does_not_keep_the_loop_running),
-	  TEST(test_turn_runs_what_is_due_and_does_not_wait), TEST(test_poller_busy_keeps_the_loop_awake),
+	  TEST(test_turn_runs_what_is_due_and_does_not_wait),
+	  TEST(test_reset_drops_every_task_and_starts_the_stream_anew), TEST(test_poller_busy_keeps_the_loop_awake),
 	  TEST(test_poller_is_polled_while_fibers_yield), TEST(test_spawn_from_a_fiber_reuses_ended_tasks),
 	  TEST(test_stack_deep_use_is_kept_across_switches), TEST(test_scratch_marks_give_memory_back),
 	  TEST(test_rand_same_seed_gives_the_same_stream), TEST(test_real_clock_sleep_lasts_as_long_as_asked),

@@ -25,11 +25,12 @@ struct fiber_local {
 enum fiber_state {
 	FIBER_RUNNABLE, /* or running */
 	FIBER_PARKED,
-	FIBER_ASLEEP, /* only time wakes it */
+	FIBER_ASLEEP, /* only what it waits for wakes it: time, or fiber_wake() */
 	FIBER_ENDED,
 };
 
 struct fiber_block;
+struct far_count;
 
 /* Blocks of scratch memory, used in order; those behind `at` are empty and wait for reuse. */
 struct fiber_scratch {
@@ -45,6 +46,7 @@ struct far_task {
 	void (*fn)(struct far_task *t, void *arg);
 	void *arg, *conn;
 	struct fiber_local *local;
+	struct far_count *account; /* the fabric's: NULL at the start */
 	uint64_t word;
 	uint8_t state; /* enum fiber_state */
 	bool daemon;
@@ -81,6 +83,17 @@ struct far_loop {
 int fiber_timer_reserve(struct far_loop *l, uint32_t n);
 void fiber_timer_start(struct far_loop *l, struct far_task *t, uint64_t when);
 void fiber_timer_stop(struct far_loop *l, struct far_task *t);
+
+/* fiber.c: stops `t` until fiber_wake(); far_unpark() does not wake it, but is remembered. */
+void fiber_stop(struct far_task *t);
+void fiber_wake(struct far_task *t);
+
+/* True when `t` waits in fiber_stop(). */
+static inline bool
+fiber_stopped(const struct far_task *t)
+{
+	return t->state == FIBER_ASLEEP;
+}
 
 /* scratch.c */
 

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * shm.c -- memory nodes on this machine: chains are loads, stores and atomic instructions on a shared mapping.
+ *
+ * post() prefetches every line that a chain touches and poll() executes chains in the order of their posts, so the
+ * cache misses of all fibers that wait overlap.
+ *
+ * What the guarantees rest on. G1: regions are only touched by aligned 8-byte atomic loads and stores. G2: atomics
+ * are the processor's own. G3: operations run in order; loads acquire and stores release, which orders everything but
+ * a load behind an earlier store: there, and at a chain's end for G6, stands a full fence. An atomic is one.
+ * G5: every operation is checked against the mapping's length before its address is computed.
+ */
+#include "fabric/shm.h"
+
+#include <poll.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/base.h"
+#include "fiber/san.h"
+
+enum {
+	SHM_LINE = 64,
+	SHM_PREFETCH = 1024,        /* bytes of one operation; the processor foresees the rest */
+	SHM_CHECK_TICKS = 16,       /* chains and idle polls between two looks at the clock */
+	SHM_CHECK_NS = 1000 * 1000, /* between two looks at the sockets */
+};
+#define SHM_TIMEOUT_NS ((uint64_t)5 * 1000 * 1000 * 1000)
+
+struct shm {
+	struct far_fabric base;
+	struct shm_list posted, done; /* to be executed; calls that were answered */
+	unsigned ticks;
+	uint64_t checked;             /* when the sockets were looked at */
+	uint64_t fence_word;
+	struct shm_link links[];
+};
+
+/* Executing ------------------------------------------------------------------------------------------------ */
+
+static inline void
+shm_fence(struct shm *s)
+{
+#if FIBER_TSAN
+	__atomic_fetch_add(&s->fence_word, 0, __ATOMIC_SEQ_CST);
+#else
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+
+static inline void
+shm_read(const unsigned char *from, unsigned char *to, size_t len)
+{
+	for (size_t i = 0; i < len; i += 8) {
+		uint64_t w = __atomic_load_n((const uint64_t *)(from + i), __ATOMIC_ACQUIRE);
+
+		memcpy(to + i, &w, 8);
+	}
+}
+
+static inline void
+shm_write(unsigned char *to, const unsigned char *from, size_t len)
+{
+	for (size_t i = 0; i < len; i += 8) {
+		uint64_t w;
+
+		memcpy(&w, from + i, 8);
+		__atomic_store_n((uint64_t *)(to + i), w, __ATOMIC_RELEASE);
+	}
+}
+
+/* Where an operation goes, or NULL when it leaves the region or is not aligned. */
+static inline unsigned char *
+shm_place(const struct shm_link *k, const struct far_op *op)
+{
+	uint64_t off = far_addr_off(op->addr), len = op->len;
+
+	if ((off | len) % 8 != 0 || off > k->len || len > k->len - off)
+		return NULL;
+	return k->base + off;
+}
+
+/* *dirty: there are stores that no fence followed. */
+static inline int
+shm_execute_op(struct shm *s, const struct shm_link *k, const struct far_op *op, bool *dirty)
+{
+	unsigned char *p = shm_place(k, op);
+	uint64_t word;
+
+	if (!p)
+		return -FAR_EACCESS;
+	switch (op->code) {
+	case FAR_OP_READ:
+		if (*dirty)
+			shm_fence(s);
+		*dirty = false;
+		shm_read(p, op->buf, op->len);
+		return 0;
+	case FAR_OP_WRITE:
+		shm_write(p, op->buf, op->len);
+		*dirty = true;
+		return 0;
+	case FAR_OP_CAS:
+		word = op->expect;
+		__atomic_compare_exchange_n((uint64_t *)p, &word, op->desired, false,
+					    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+		break;
+	case FAR_OP_FAA:
+		word = __atomic_fetch_add((uint64_t *)p, op->addend, __ATOMIC_SEQ_CST);
+		break;
+	default:
+		return -FAR_ENOTSUP;
+	}
+	memcpy(op->buf, &word, 8);
+	*dirty = false;
+	return 0;
+}
+
+static void
+shm_execute(struct shm *s, struct far_chain *c)
+{
+	const struct shm_link *k = &s->links[c->node];
+	const struct far_op *op = c->first;
+	bool dirty = false;
+	int err = 0;
+
+	if (k->dead) {
+		c->status = -FAR_ENODE;
+		return;
+	}
+	for (uint32_t i = 0; i < c->cut && err == 0; i++, op = op->next)
+		err = shm_execute_op(s, k, op, &dirty);
+	if (dirty)
+		shm_fence(s);
+	if (err != 0)
+		c->status = err;
+}
+
+static void
+shm_prefetch(const struct shm_link *k, const struct far_op *op)
+{
+	const unsigned char *p = shm_place(k, op), *end;
+
+	if (!p)
+		return;
+	end = p + far_min(op->len, SHM_PREFETCH);
+	for (; p < end; p += SHM_LINE)
+		__builtin_prefetch(p);
+	__builtin_prefetch(end - 1);
+}
+
+/* Asks a node inside this process; false: it wants to be asked again. */
+static bool
+shm_call_memory(const struct shm_link *k, struct far_chain *c)
+{
+	struct far_op *op = c->first;
+	int n = -FAR_ENOTSUP;
+
+	if (c->cut == 0)
+		return true;
+	if (k->memory.call)
+		n = k->memory.call(k->memory.arg, op->buf, op->len, op->reply, op->reply_max);
+	if (n == -FAR_EAGAIN)
+		return false;
+	if (n < 0 || (uint64_t)n > op->reply_max)
+		c->status = n < 0 ? n : -FAR_ECORRUPT;
+	else
+		op->reply_max = (uint64_t)n;
+	return true;
+}
+
+/* The backend's functions ---------------------------------------------------------------------------------- */
+
+static int
+shm_post(struct far_fabric *f, struct far_chain *c)
+{
+	struct shm *s = FAR_CONTAINER(f, struct shm, base);
+	struct shm_link *k = &s->links[c->node];
+
+	if (c->first->code == FAR_OP_CALL && k->sock >= 0 && c->cut > 0)
+		return shm_link_call(k, c, &s->done);
+	for (const struct far_op *op = c->first; op; op = op->next)
+		shm_prefetch(k, op);
+	shm_list_add(&s->posted, c);
+	return 0;
+}
+
+/* Notices the end of nodes, now and then. */
+static void
+shm_check(struct shm *s)
+{
+	uint64_t now;
+
+	if (++s->ticks % SHM_CHECK_TICKS != 0)
+		return;
+	now = far_loop_now(s->base.loop);
+	if (now - s->checked < SHM_CHECK_NS)
+		return;
+	s->checked = now;
+	for (unsigned i = 0; i < s->base.nodes_n; i++) {
+		if (s->links[i].sock >= 0)
+			shm_link_receive(&s->links[i], &s->done);
+	}
+}
+
+static struct far_chain *
+shm_poll(struct far_fabric *f)
+{
+	struct shm *s = FAR_CONTAINER(f, struct shm, base);
+	struct far_chain *c = shm_list_take(&s->posted);
+
+	if (c) {
+		shm_check(s);
+		if (c->first->code != FAR_OP_CALL) {
+			shm_execute(s, c);
+			return c;
+		}
+		if (shm_call_memory(&s->links[c->node], c))
+			return c;
+		shm_list_add(&s->posted, c);
+		return NULL;
+	}
+	for (unsigned i = 0; i < f->nodes_n && !s->done.first; i++) {
+		if (s->links[i].calls_n > 0)
+			shm_link_receive(&s->links[i], &s->done);
+	}
+	return shm_list_take(&s->done);
+}
+
+/* Sleeps until a reply comes, so that a node on the same processor can work on it. */
+static void
+shm_idle(struct far_fabric *f)
+{
+	struct shm *s = FAR_CONTAINER(f, struct shm, base);
+	struct timespec timeout = { 0, FABRIC_IDLE_NS };
+	struct pollfd pfd[FAR_NODES_MAX];
+	nfds_t n = 0;
+
+	for (unsigned i = 0; i < f->nodes_n; i++) {
+		if (s->links[i].calls_n > 0)
+			pfd[n++] = (struct pollfd){ .fd = s->links[i].sock, .events = POLLIN };
+	}
+	if (n > 0)
+		(void)!ppoll(pfd, n, &timeout, NULL);
+	else
+		shm_check(s);
+}
+
+static void
+shm_close(struct far_fabric *f)
+{
+	struct shm *s = FAR_CONTAINER(f, struct shm, base);
+
+	for (unsigned i = 0; i < f->nodes_n; i++)
+		shm_link_close(&s->links[i]);
+	free(s);
+}
+
+static struct shm *
+shm_new(unsigned nodes_n)
+{
+	struct shm *s = calloc(1, sizeof(*s) + nodes_n * sizeof(s->links[0]));
+
+	if (!s)
+		return NULL;
+	s->base.caps = FAR_CAP_ATOMIC_GLOBAL;
+	s->posted.last = &s->posted.first;
+	s->done.last = &s->done.first;
+	for (unsigned i = 0; i < nodes_n; i++)
+		s->links[i].sock = -1;
+	return s;
+}
+
+static int
+shm_open(const char *spec, struct far_loop *l, const struct far_fabric_opts *opts,
+	 struct far_fabric **out)
+{
+	uint64_t timeout_ns = opts && opts->timeout_ns ? opts->timeout_ns : SHM_TIMEOUT_NS;
+	unsigned n = 1;
+	struct shm *s;
+	int err;
+
+	for (const char *p = spec; *p; p++)
+		n += *p == ',';
+	if (n > FAR_NODES_MAX)
+		return -FAR_EINVAL;
+	s = shm_new(n);
+	if (!s)
+		return -FAR_ENOMEM;
+	for (const char *p = spec; s->base.nodes_n < n; p++) {
+		size_t len = strcspn(p, ",");
+		struct shm_link *k = &s->links[s->base.nodes_n];
+
+		err = shm_link_open(k, p, len, timeout_ns);
+		if (err != 0) {
+			shm_close(&s->base);
+			return err;
+		}
+		s->base.region_len[s->base.nodes_n++] = k->len;
+		p += len;
+	}
+	far_fabric_init(&s->base, &shm_fabric_ops, l, opts);
+	*out = &s->base;
+	return 0;
+}
+
+int
+shm_connect_memory(const struct shm_memory *nodes, unsigned n, struct far_loop *l,
+		   const struct far_fabric_opts *opts, struct far_fabric **out)
+{
+	struct shm *s;
+
+	if (n == 0 || n > FAR_NODES_MAX)
+		return -FAR_EINVAL;
+	for (unsigned i = 0; i < n; i++) {
+		if ((uintptr_t)nodes[i].base % 8 != 0)
+			return -FAR_EINVAL;
+	}
+	s = shm_new(n);
+	if (!s)
+		return -FAR_ENOMEM;
+	for (unsigned i = 0; i < n; i++) {
+		s->links[i].base = nodes[i].base;
+		s->links[i].len = s->base.region_len[i] = nodes[i].len;
+		s->links[i].memory = nodes[i];
+	}
+	s->base.nodes_n = n;
+	far_fabric_init(&s->base, &shm_fabric_ops, l, opts);
+	*out = &s->base;
+	return 0;
+}
+
+const struct far_fabric_ops shm_fabric_ops = {
+	.name = "shm",
+	.open = shm_open,
+	.close = shm_close,
+	.post = shm_post,
+	.poll = shm_poll,
+	.idle = shm_idle,
+};

@@ -108,7 +108,8 @@ ck_run(ck_ht_t *table, const struct workload_spec *spec, struct workload *gen)
 		uint64_t number = workload_next(gen).number;
 
 		workload_key(spec, number, key);
-		if (!ck_get(table, key, value) || !workload_value_ok(spec, number, value, CK_VALUE_LEN))
+		if (!ck_get(table, key, value) ||
+		    !workload_value_ok(spec, number, value, CK_VALUE_LEN))
 			ck_die("a wrong value");
 		to = ck_now();
 		hist_add(&times, to - from);

@@ -151,7 +151,8 @@ mc_take(struct mc *m)
 	for (; m->in_len - at >= len; at += len, n++) {
 		const char *answer = m->in + at;
 
-		if (memcmp(answer, "VALUE ", 6) != 0 || memcmp(answer + start - tail, head, tail) != 0 ||
+		if (memcmp(answer, "VALUE ", 6) != 0 ||
+		    memcmp(answer + start - tail, head, tail) != 0 ||
 		    memcmp(answer + len - 7, "\r\nEND\r\n", 7) != 0 ||
 		    !workload_value_ok(&m->spec, m->asked[m->answered++ % m->depth], answer + start,
 				       m->spec.value_len))

@@ -15,6 +15,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* 1 under ThreadSanitizer, which does not bear all that a test may do with signals. */
+#if defined(__SANITIZE_THREAD__)
+#define TEST_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TEST_TSAN 1
+#endif
+#endif
+#ifndef TEST_TSAN
+#define TEST_TSAN 0
+#endif
+
 struct test_case {
 	const char *name;
 	void (*run)(void);

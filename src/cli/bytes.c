@@ -320,7 +320,8 @@ bytes_human(struct bytes *b, struct far_bytes data, size_t max)
 					    : s[i] == '\\' ? "\\\\"
 							   : NULL;
 
-			b->len += plain ? (size_t)sprintf(b->data + b->len, "%s", plain) : (size_t)sprintf(b->data + b->len, "\\x%02x", s[i]);
+			b->len += plain ? (size_t)sprintf(b->data + b->len, "%s", plain)
+					: (size_t)sprintf(b->data + b->len, "\\x%02x", s[i]);
 			i++;
 			continue;
 		}

@@ -102,7 +102,8 @@ input_read_raw(struct input *in)
 		in->raw_at = in->raw_len = 0;
 	n = read(in->fd, in->raw + in->raw_len, INPUT_RAW_LEN - in->raw_len);
 	if (n < 0)
-		return errno == EINTR ? input_fail(in, -FAR_EINTR, "interrupted") : input_fail(in, -FAR_EIO, strerror(errno));
+		return errno == EINTR ? input_fail(in, -FAR_EINTR, "interrupted")
+				      : input_fail(in, -FAR_EIO, strerror(errno));
 	if (n == 0)
 		in->raw_end = true;
 	in->raw_len += (size_t)n;

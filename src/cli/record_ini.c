@@ -36,7 +36,7 @@ record_ini_line(struct record_source *r, struct far_bytes *line, bool *indented)
 		if (got == 0)
 			return 0;
 		*line = record_chomp(*line);
-		*indented = line->len > 0 && (((const char *)line->data)[0] == ' ' || ((const char *)line->data)[0] == '\t');
+		*indented = line->len > 0 && (*(const char *)line->data == ' ' || *(const char *)line->data == '\t');
 		*line = record_ini_trim(*line);
 	} while (line->len == 0 || ((const char *)line->data)[0] == '#' ||
 		 ((const char *)line->data)[0] == ';');

@@ -104,7 +104,8 @@ lin_reserve(struct lin *l, uint32_t ops, uint32_t events)
 		l->next = malloc((l->events_max + 1) * sizeof(*l->next));
 		l->prev = malloc((l->events_max + 1) * sizeof(*l->prev));
 	}
-	if ((ops && (!l->versions || !l->returns || !l->bits)) || (events && (!l->next || !l->prev))) {
+	if ((ops && (!l->versions || !l->returns || !l->bits)) ||
+	    (events && (!l->next || !l->prev))) {
 		l->ops_max = l->events_max = 0;
 		return -FAR_ENOMEM;
 	}
@@ -130,7 +131,8 @@ lin_see(struct lin *l, uint32_t state)
 		}
 		l->seen_max *= 2;
 		for (s = old; s < end; s++) {
-			uint64_t at = far_mix64(s->set[0] ^ far_mix64(s->set[1] ^ (uint64_t)s->state << 32));
+			uint64_t at = far_mix64(s->set[0] ^
+						far_mix64(s->set[1] ^ (uint64_t)s->state << 32));
 
 			if (s->round != l->round)
 				continue;
@@ -247,7 +249,8 @@ lin_search(struct lin *l)
 			continue;
 		}
 		if (lin_apply(l, op, &state)) {
-			uint64_t bit = UINT64_C(1) << l->bits[op] % 64, *set = &l->set[l->bits[op] / 64];
+			uint64_t bit = UINT64_C(1) << l->bits[op] % 64,
+				 *set = &l->set[l->bits[op] / 64];
 			int seen;
 
 			*set ^= bit;

@@ -8,7 +8,8 @@
 #include "base/rand.h"
 #include "test.h"
 
-enum { OPS = 7, CLIENTS = 4 };
+enum { OPS = 7,
+       CLIENTS = 4 };
 
 struct history {
 	struct lin_op ops[32];
@@ -25,6 +26,19 @@ struct brute {
 	uint32_t order[OPS];
 	uint32_t n;
 };
+
+/* A version that the writer did not tell is whatever the readers say; 0 when nobody read it. */
+static uint64_t
+brute_version_read(const struct brute *b, uint32_t value)
+{
+	for (uint32_t g = 0; g < b->t->h.ops_n; g++) {
+		const struct lin_op *op = &b->t->ops[g];
+
+		if (op->kind == LIN_GET && op->result == 0 && op->value == value && op->version != 0)
+			return op->version;
+	}
+	return 0;
+}
 
 /* Plays order[] from an absent key. */
 static bool
@@ -52,7 +66,8 @@ brute_plays(const struct brute *b)
 			break;
 		case LIN_UPDATE_IF:
 		case LIN_DELETE_IF:
-			want = !present ? -FAR_ENOENT : version == op->expect ? 0 : -FAR_ECHANGED;
+			want = !present ? -FAR_ENOENT : version == op->expect ? 0
+									      : -FAR_ECHANGED;
 			break;
 		}
 		if (!op->pending && op->result != want)
@@ -64,11 +79,8 @@ brute_plays(const struct brute *b)
 			present = op->kind != LIN_DELETE && op->kind != LIN_DELETE_IF;
 			value = b->order[i] + 1;
 			learnt[value - 1] = op->version;
-			/* A version that the writer did not tell is whatever the readers say. */
-			for (uint32_t g = 0; learnt[value - 1] == 0 && g < b->t->h.ops_n; g++)
-				if (b->t->ops[g].kind == LIN_GET && b->t->ops[g].result == 0 &&
-				    b->t->ops[g].value == value)
-					learnt[value - 1] = b->t->ops[g].version;
+			if (learnt[value - 1] == 0)
+				learnt[value - 1] = brute_version_read(b, value);
 		}
 	}
 	return true;
@@ -135,10 +147,9 @@ history_happen(struct lin_op *op, uint32_t i, struct state *s)
 {
 	uint64_t version = 100 + i;
 
-	op->result = op->kind == LIN_INSERT ? (s->value ? -FAR_EEXIST : 0) :
-		     op->kind == LIN_UPSERT ? 0 :
-		     !s->value              ? -FAR_ENOENT :
-					      0;
+	op->result = op->kind == LIN_INSERT ? (s->value ? -FAR_EEXIST : 0) : op->kind == LIN_UPSERT ? 0
+								     : !s->value                    ? -FAR_ENOENT
+												    : 0;
 	if (op->result == 0 && (op->kind == LIN_UPDATE_IF || op->kind == LIN_DELETE_IF) && op->expect != s->version)
 		op->result = -FAR_ECHANGED;
 	if (op->result != 0)
@@ -160,7 +171,7 @@ history_event(struct history *t, uint32_t event)
 	t->events[t->h.events_n++] = event;
 }
 
-/* A random run of CLIENTS clients on one or two keys, where each operation happens at one moment between call and return,
+/* A random run of CLIENTS clients on one or two keys, each operation at one moment between call and return,
  * if at all. */
 static void
 history_draw(struct history *t, struct far_rng *r)
@@ -199,7 +210,7 @@ history_draw(struct history *t, struct far_rng *r)
 			at[c] = -1;
 		}
 	}
-	/* Who has not returned is pending, and nobody knows what it got (its version may be known to who depends on it). */
+	/* Who has not returned is pending, and nobody knows what it got (who depends on it may know its version). */
 	for (uint32_t c = 0; c < CLIENTS; c++) {
 		if (at[c] < 0)
 			continue;

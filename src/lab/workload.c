@@ -38,7 +38,8 @@ static void
 zipf_set_eta(struct zipf *z)
 {
 	/* Below three items zipf_next() decides before it comes to eta, whose divisor would be zero. */
-	z->eta = z->n < 3 ? 1 : (1 - pow(2.0 / (double)z->n, 1 - z->theta)) / (1 - z->zeta2 / z->zetan);
+	z->eta = z->n < 3 ? 1
+			  : (1 - pow(2.0 / (double)z->n, 1 - z->theta)) / (1 - z->zeta2 / z->zetan);
 }
 
 void
@@ -88,11 +89,19 @@ workload_fnv64(uint64_t x)
 /* Specs ------------------------------------------------------------------------------------------------------- */
 
 static const struct workload_spec workload_specs[] = {
-	{ .name = "A", .percent = { [WORKLOAD_READ] = 50, [WORKLOAD_UPDATE] = 50 }, .dist = WORKLOAD_SCRAMBLED },
-	{ .name = "B", .percent = { [WORKLOAD_READ] = 95, [WORKLOAD_UPDATE] = 5 }, .dist = WORKLOAD_SCRAMBLED },
+	{ .name = "A",
+	  .percent = { [WORKLOAD_READ] = 50, [WORKLOAD_UPDATE] = 50 },
+	  .dist = WORKLOAD_SCRAMBLED },
+	{ .name = "B",
+	  .percent = { [WORKLOAD_READ] = 95, [WORKLOAD_UPDATE] = 5 },
+	  .dist = WORKLOAD_SCRAMBLED },
 	{ .name = "C", .percent = { [WORKLOAD_READ] = 100 }, .dist = WORKLOAD_SCRAMBLED },
-	{ .name = "D", .percent = { [WORKLOAD_READ] = 95, [WORKLOAD_INSERT] = 5 }, .dist = WORKLOAD_LATEST },
-	{ .name = "F", .percent = { [WORKLOAD_READ] = 50, [WORKLOAD_RMW] = 50 }, .dist = WORKLOAD_SCRAMBLED },
+	{ .name = "D",
+	  .percent = { [WORKLOAD_READ] = 95, [WORKLOAD_INSERT] = 5 },
+	  .dist = WORKLOAD_LATEST },
+	{ .name = "F",
+	  .percent = { [WORKLOAD_READ] = 50, [WORKLOAD_RMW] = 50 },
+	  .dist = WORKLOAD_SCRAMBLED },
 	{ .name = "insert", .percent = { [WORKLOAD_INSERT] = 100 }, .dist = WORKLOAD_UNIFORM },
 	{ .name = "update", .percent = { [WORKLOAD_UPDATE] = 100 }, .dist = WORKLOAD_SCRAMBLED },
 	{ .name = "delete", .percent = { [WORKLOAD_DELETE] = 100 }, .dist = WORKLOAD_UNIFORM },
@@ -225,7 +234,8 @@ workload_seq_limit(const struct workload_seq *q)
 enum { WORKLOAD_TRIES = 1000 };
 
 void
-workload_init(struct workload *w, const struct workload_spec *spec, struct workload_seq *seq, uint64_t seed)
+workload_init(struct workload *w, const struct workload_spec *spec, struct workload_seq *seq,
+	      uint64_t seed)
 {
 	memset(w, 0, sizeof(*w));
 	w->spec = spec;
@@ -234,7 +244,9 @@ workload_init(struct workload *w, const struct workload_spec *spec, struct workl
 	/* As YCSB: keys to come are drawn too, and drawn again while they are not there yet, so that growth does not
 	 * change which keys are hot. */
 	w->space = spec->keys + 2 * spec->ops * spec->percent[WORKLOAD_INSERT] / 100;
-	zipf_init(&w->zipf, spec->dist == WORKLOAD_SCRAMBLED ? WORKLOAD_SCRAMBLED_ITEMS : spec->keys, spec->theta);
+	zipf_init(&w->zipf,
+		  spec->dist == WORKLOAD_SCRAMBLED ? WORKLOAD_SCRAMBLED_ITEMS : spec->keys,
+		  spec->theta);
 }
 
 static uint64_t
@@ -371,7 +383,8 @@ workload_value_ok(const struct workload_spec *s, uint64_t number, const void *bu
 		stamp -= word;
 	}
 	/* With less than two words the stamp is not known: only the first word is compared. */
-	for (size_t at = 0; at < len && (at == 0 || len >= 2 * sizeof(word)); at += sizeof(word), word += stamp)
+	for (size_t at = 0; at < len && (at == 0 || len >= 2 * sizeof(word));
+	     at += sizeof(word), word += stamp)
 		if (memcmp((const char *)buf + at, &word, far_min(sizeof(word), len - at)) != 0)
 			return false;
 	return true;

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+# bash completion for farside. Commands and options are asked of the program itself, tables of the pool.
+
+# _farside_commands PROGRAM
+_farside_commands()
+{
+	"$1" --help 2>/dev/null | sed -n 's/^  \([a-z]\{2,\}\)  *.*/\1/p'
+}
+
+# _farside_options PROGRAM COMMAND
+_farside_options()
+{
+	"$1" "$2" --help 2>/dev/null | grep -o -e '--[a-z][a-z-]*' | sort -u
+}
+
+# _farside_tables PROGRAM [--pool URI]: nothing when no pool is known or it does not answer at once
+_farside_tables()
+{
+	local program=$1
+
+	shift
+	timeout 1 "$program" ls --json "$@" 2>/dev/null | grep -o '"name": *"[^"]*"' | sed 's/.*"\([^"]*\)"$/\1/'
+}
+
+_farside()
+{
+	local program=${COMP_WORDS[0]} current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
+	local command=${COMP_WORDS[1]} i pool=()
+
+	COMPREPLY=()
+	if [ "$COMP_CWORD" = 1 ] || [ "$COMP_CWORD" = 2 -a "$command" = help ]; then
+		COMPREPLY=($(compgen -W "$(_farside_commands "$program")" -- "$current"))
+		return
+	fi
+	case $previous in
+	--workload)
+		COMPREPLY=($(compgen -W "A B C D F insert update delete miss" -- "$current"))
+		return
+		;;
+	--distribution)
+		COMPREPLY=($(compgen -W "zipfian scrambled latest uniform" -- "$current"))
+		return
+		;;
+	--pool | --plot | -o | --output)
+		COMPREPLY=($(compgen -f -- "$current"))
+		return
+		;;
+	esac
+	if [[ $current == -* ]]; then
+		COMPREPLY=($(compgen -W "$(_farside_options "$program" "$command")" -- "$current"))
+		return
+	fi
+	for ((i = 2; i < COMP_CWORD; i++)); do
+		[ "${COMP_WORDS[i]}" != --pool ] || pool=(--pool "${COMP_WORDS[i + 1]}")
+	done
+	case $command in
+	get | put | del | drop | scan | stat | check | dump | load)
+		COMPREPLY=($(compgen -W "$(_farside_tables "$program" "${pool[@]}")" -- "$current"))
+		;;
+	esac
+	[ "$command" != load ] && [ "$command" != node ] || COMPREPLY+=($(compgen -f -- "$current"))
+}
+
+complete -o bashdefault -F _farside farside

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""usage: test/doc/readme.py PROGRAM LIBRARY [FILE] -- runs the examples of README.md (or FILE) as they stand there.
+
+A ```console block is a session: "$ " commands run in one shell, in a scratch folder that stands in for /tmp; what
+they print must be what follows. "..." alone stands for any lines, at a line's end for the rest of the line. A ```c
+block with a main() is compiled against LIBRARY and run with the pool of the first session's last node.
+"""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MARK = "--end-of-command--"
+
+
+def blocks(text, kind):
+    return re.findall(rf"^```{kind}\n(.*?)^```", text, re.M | re.S)
+
+
+def session_steps(block):
+    """[(command, expected output)]"""
+    steps = []
+    for line in block.splitlines():
+        if line.startswith("$ "):
+            steps.append((line[2:], []))
+        else:
+            steps[-1][1].append(line)
+    return steps
+
+
+def matches(want, got):
+    pattern = ""
+    for line in want:
+        if line == "...":
+            pattern += r"(.*\n)*?"
+        else:
+            pattern += re.escape(line[:-3]) + r".*\n" if line.endswith("...") else re.escape(line) + r"\n"
+    return re.fullmatch(pattern, "".join(x + "\n" for x in got)) is not None
+
+
+def run_session(steps, folder, env):
+    """Returns the output lines of each step. Nodes that the session starts run on until their group is ended."""
+    script = "set -m\n"
+    for command, _ in steps:
+        command = command.replace("/tmp/", folder + "/")
+        if command.endswith("&"):
+            uri = re.search(r"(\S*/n\d+)\b", command)
+            command = command[:-1] + ">/dev/null 2>&1 </dev/null &\n"
+            if uri:  # the node is up when its socket is there
+                command += f"for i in $(seq 100); do [ -S {uri.group(1)} ] && break; sleep 0.05; done"
+        script += command + f"\necho {MARK} $?\n"
+    run = subprocess.run(["bash", "-c", script], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT, text=True, timeout=60)
+    return [x.strip("\n").split("\n") if x.strip("\n") else [] for x in re.split(rf"{MARK} \d+\n", run.stdout)]
+
+
+class Cases:
+    def __init__(self):
+        self.n = self.failed = 0
+
+    def case(self, name, ok, notes=()):
+        self.n += 1
+        self.failed += not ok
+        print(f"{'ok' if ok else 'not ok'} {self.n} {name}")
+        if not ok:
+            print("\n".join("# " + x for x in notes))
+
+
+def check_session(cases, number, block, folder, env):
+    steps = session_steps(block)
+    outputs = run_session(steps, folder, env)
+    for i, (command, want) in enumerate(steps):
+        got = [x.replace(folder + "/", "/tmp/") for x in (outputs[i] if i < len(outputs) else ["(not reached)"])]
+        name = re.sub(r"[^a-z0-9]+", "_", command.lower()).strip("_")[:40]
+        cases.case(f"test_doc_session_{number}_{i + 1}_{name}", matches(want, got),
+                   ["$ " + command, "wanted:", *want, "got:", *got])
+
+
+def check_program(cases, block, folder, library, env, uri):
+    path = os.path.join(folder, "example")
+    with open(path + ".c", "w", encoding="utf-8") as f:
+        f.write(block)
+    for language, argv in {"c": ["cc", "-std=c11"], "cpp": ["c++", "-std=c++17", "-x", "c++"]}.items():
+        build = subprocess.run([*argv, "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/include", path + ".c", "-o", path,
+                                f"-L{library}", "-lfarside", f"-Wl,-rpath,{library}"], capture_output=True, text=True)
+        cases.case(f"test_doc_program_compiles_as_{language}", build.returncode == 0, build.stderr.splitlines())
+        if build.returncode == 0:
+            run = subprocess.run([path, uri], env=env, capture_output=True, text=True, timeout=60)
+            cases.case(f"test_doc_program_runs_as_{language}", run.returncode == 0 and run.stdout != "",
+                       (run.stdout + run.stderr).splitlines())
+
+
+def end_nodes(folder):
+    """Ends what still has the scratch folder on its command line: the session's own nodes."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as f:
+                words = f.read().split(b"\0")
+        except OSError:
+            continue
+        if any(folder.encode() in w for w in words) and int(pid) != os.getpid():
+            os.kill(int(pid), signal.SIGTERM)
+
+
+def main():
+    program, library = (os.path.abspath(x) for x in sys.argv[1:3])
+    page = sys.argv[3] if len(sys.argv) > 3 else os.path.join(ROOT, "README.md")
+    with open(page, encoding="utf-8") as f:
+        text = f.read()
+    cases = Cases()
+    folder = tempfile.mkdtemp(prefix="far-doc-")
+    env = {**os.environ, "PATH": os.path.dirname(program) + ":" + os.environ["PATH"], "LC_ALL": "C.UTF-8"}
+    env.pop("FARSIDE_POOL", None)
+    try:
+        for i, block in enumerate(blocks(text, "console"), 1):
+            check_session(cases, i, block, folder, env)
+        for block in blocks(text, "c"):
+            if "main(" in block and env.get("FAR_CHECK") not in ("asan", "tsan"):
+                check_program(cases, block, folder, library, env, f"shm:{folder}/n0")
+    finally:
+        end_nodes(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+    print(f"1..{cases.n}")
+    return 1 if cases.failed or cases.n == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

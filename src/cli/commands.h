@@ -5,6 +5,4 @@
 
 #include "cli/cli.h"
 
-extern const struct cli_command cli_node;
-
 #endif

@@ -11,7 +11,6 @@
 #include "cli/commands.h"
 
 static const struct cli_command *const main_commands[] = {
-	&cli_node,
 	NULL, /* ends the table */
 };
 

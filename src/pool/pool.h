@@ -43,8 +43,11 @@ int pool_open(struct far_task *t, const struct pool_opts *opts, struct pool **ou
  * (whose code is returned). NULL is fine. The maintenance daemon has ended when this returns. */
 int pool_close(struct pool *p, struct far_task *t);
 
-/* Frees the pool's local state without a word to the nodes: what a crash looks like (tests, simulator). */
+/* What a crash looks like to the others (tests, simulator): not a word to the nodes from now on. No operation runs and
+ * the indexes are closed; the maintenance daemon ends, and frees the pool, when the loop runs next. */
 void pool_abandon(struct pool *p);
+/* Frees the local state of a pool whose loop was closed. NULL is fine. */
+void pool_forget(struct pool *p);
 
 /* Brackets of an operation (M1). Cheap; never yields. -FAR_EFENCED when this session was revoked, -FAR_ENODE. */
 int pool_enter(struct pool *p, struct far_task *t);
@@ -83,6 +86,8 @@ struct pool_table {
 	char design[16];
 	const struct far_index_ops *ops; /* set by the opener with `index`: refresh, recover, reach are called */
 	struct far_index *index;
+	uint64_t state;      /* of its root, as last READ */
+	int gone;            /* 0, or why no operation may use it any more: what pool_table_alive() returns */
 	struct pool_arena *arena;
 	struct pool_table *next;
 };
@@ -96,6 +101,8 @@ int pool_table_commit(struct pool_table *pt, struct far_task *t, struct far_addr
 
 /* -FAR_ENOENT, -FAR_ECORRUPT. */
 int pool_table_open(struct pool *p, struct far_task *t, const char *name, struct pool_table **out);
+/* The maintenance stops calling `ops`: to be called before the index is closed. Yields. */
+void pool_table_detach(struct pool_table *pt, struct far_task *t);
 /* Frees the local state; hands its chunks back. NULL is fine. Not inside pool_enter(). */
 int pool_table_close(struct pool_table *pt, struct far_task *t);
 
@@ -105,7 +112,9 @@ int pool_table_drop(struct pool *p, struct far_task *t, const char *name);
 /* All live roots; *list is malloc'ed. Returns their number. */
 int pool_table_list(struct pool *p, struct far_task *t, struct pool_root **list);
 
-/* -FAR_ENOENT after another client dropped the table (checked at every epoch). Never yields. */
+/* -FAR_ENOENT after another client dropped the table (checked at every epoch), -FAR_ECORRUPT when its caches could not
+ * be refreshed. To be asked at the start of every operation, inside pool_enter(): its memory is used by others as soon
+ * as the operations that began before it was noticed have ended. Never yields. */
 int pool_table_alive(const struct pool_table *pt);
 
 /* Allocation ---------------------------------------------------------------------------------------------- */
@@ -115,8 +124,13 @@ enum pool_kind {
 	POOL_INDEX = POOL_PAGE_INDEX,
 };
 
-/* A block of `class` on `node`, contents undefined. Waits a bounded time for grace when the node is full. Usually
- * local; a chunk grant is charged to the background. -FAR_ENOMEM. */
+/*
+ * A block of `class` on `node`, contents undefined. Usually local; a chunk grant yields and is charged to the
+ * background, so nothing may be noted. Outside pool_enter() it waits a bounded time for grace when the node is full:
+ * -FAR_ENOMEM is final. Inside, the operation itself holds up the epoch, so nothing is waited for, and -FAR_ENOMEM or
+ * -FAR_EAGAIN (there is memory, but it is in limbo) tell to back out, pool_leave(), pool_relieve(), and start over.
+ * -FAR_ENOENT: the table was dropped.
+ */
 int pool_alloc(struct pool_table *pt, struct far_task *t, unsigned node, enum pool_kind kind, unsigned class,
 	       struct far_addr *out);
 
@@ -127,6 +141,17 @@ void pool_unalloc(struct pool_table *pt, enum pool_kind kind, unsigned class, st
  * told to the owner in batches by the maintenance. */
 void pool_retire(struct pool_table *pt, enum pool_kind kind, unsigned class, struct far_addr addr);
 
+/*
+ * Waits until an operation that ended with -FAR_ENOMEM or -FAR_EAGAIN is worth another try. Outside pool_enter(). *r is
+ * all zero at the operation's first try and kept for the following ones. 0: try again. -FAR_ENOMEM: give up: every
+ * session went through several epochs, or two leases passed, without making room.
+ */
+struct pool_relief {
+	uint64_t start_ns, epoch;
+	unsigned rounds;
+};
+int pool_relieve(struct pool_table *pt, struct far_task *t, struct pool_relief *r);
+
 /* The node with the most free memory for a new subtable. Never yields. */
 unsigned pool_pick_node(struct pool *p);
 
@@ -135,6 +160,10 @@ struct pool_usage {
 	uint64_t granted[2], free[2], header[2]; /* bytes by kind: [0] blocks, [1] index */
 };
 int pool_table_usage(struct pool_table *pt, struct far_task *t, struct pool_usage *out);
+
+/* Adopts every chunk of this table that has no owner, and finds out which blocks in those of dead clients are free
+ * (with pt->ops); returns when that is done. Outside pool_enter(). The number of chunks adopted, or -FAR_E. */
+int pool_table_adopt_orphans(struct pool_table *pt, struct far_task *t);
 
 int pool_node_info(struct pool *p, struct far_task *t, struct far_node_info *info, unsigned max);
 

@@ -1,0 +1,640 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * alloc.c -- blocks of far memory.
+ *
+ * The nodes hand out chunks; a client cuts its chunks into blocks of one size class and keeps their books locally, two
+ * bits a block: free (may be handed out) and idle (free, or in limbo). Chunks belong to one (table, node, kind, class),
+ * a heap, and nobody else allocates from them. The life of a block of an own chunk:
+ *
+ *	             pool_alloc                 pool_retire, or a bit found set by another client
+ *	free, idle  ----------->  neither bit  ----------------------------->  idle, in limbo
+ *	     ^                                                                       |
+ *	     +------------------------------ past grace -----------------------------+
+ *
+ * A1 A block is in exactly one state, and the bitmap in far memory tells the opposite of `idle` only for blocks that
+ *    others freed: a remote bit is set only for blocks whose idle bit is clear, by whoever unlinked it, and cleared
+ *    before the idle bit is set. So FAA of +bit and -bit never carry into a neighbour.
+ * A2 What comes from far away (an address in a slot word, a bit in a bitmap) is checked against these books: a free of
+ *    something that is no block, or is idle already, is counted and ignored.
+ * A3 When the session or the table is closed, the idle blocks become remote bits, and the chunks orphans; an adopter
+ *    puts the bits that it finds through limbo. When the client dies, its chunks become dirty orphans (scavenge.c).
+ * A4 Memory bound. A heap grows only when it has no free block and either at most POOL_LIMBO_SPARE bytes, or at most
+ *    half of its blocks, are in limbo; else the caller is told to wait for grace outside its operation. So with L
+ *    bytes of blocks in use at most (as this client knows it: blocks freed by others count until their bits are
+ *    found), a heap never has more than max(2 L, L + POOL_LIMBO_SPARE) and one chunk. The maintenance is woken as soon
+ *    as more blocks are in limbo than free, so that this limit is rarely met. Chunks that the heap did without for a
+ *    while go back to the node.
+ * A5 Chunks start small (64 KiB, or what a block needs) and double with each to 2 MiB: a table of few keys is small,
+ *    and a big one has few chunks.
+ */
+#include <string.h>
+
+#include "pool/client.h"
+
+#define POOL_LIMBO_SPARE ((uint64_t)4 << 20) /* bytes, A4 */
+
+enum {
+	ALLOC_ORPHANS = 8,     /* adopted by one allocation before it asks for a fresh chunk */
+	ALLOC_WHOLE_TICKS = 8, /* rounds that a wholly free chunk is kept */
+};
+
+/* Heaps ----------------------------------------------------------------------------------------------------- */
+
+static size_t
+alloc_heap_index(unsigned node, unsigned kind, unsigned class)
+{
+	return ((size_t)node * 2 + (kind - 1)) * POOL_CLASSES + class;
+}
+
+int
+pool_arena_open(struct pool *p, struct pool_table *pt)
+{
+	size_t n = alloc_heap_index(p->nodes_n, 1, 0);
+	struct pool_arena *a = calloc(1, sizeof(*a) + n * sizeof(a->heaps[0]));
+
+	if (!a)
+		return -FAR_ENOMEM;
+	a->pool = p;
+	a->table = pt;
+	pt->arena = a;
+	return 0;
+}
+
+/* Pages of the smallest chunk that holds a block of `class`. */
+static uint32_t
+alloc_run_min(unsigned class)
+{
+	return (uint32_t)((POOL_UNIT + pool_class_len(class) + POOL_PAGE - 1) / POOL_PAGE);
+}
+
+struct pool_heap *
+pool_heap_of(struct pool_arena *a, unsigned node, unsigned kind, unsigned class)
+{
+	struct pool_heap **at = &a->heaps[alloc_heap_index(node, kind, class)], *h = *at;
+
+	if (h || (h = calloc(1, sizeof(*h))) == NULL)
+		return h;
+	h->arena = a;
+	h->node = (uint16_t)node;
+	h->kind = (uint8_t)kind;
+	h->class = (uint8_t) class;
+	h->units = (uint32_t)(pool_class_len(class) / POOL_UNIT);
+	h->next_run = alloc_run_min(class);
+	h->avail_last = &h->avail;
+	h->next = a->list;
+	a->list = h;
+	return *at = h;
+}
+
+/* Chunks ---------------------------------------------------------------------------------------------------- */
+
+static void
+alloc_map(struct pool *p, const struct pool_chunk *c, uint32_t id)
+{
+	struct pool_place *place = &p->places[c->heap->node];
+	uint64_t page = (c->off - place->super.data_off) / POOL_PAGE;
+
+	for (uint32_t i = 0; i < c->run; i++)
+		place->map[page + i] = id;
+}
+
+/* A number for `c` in p->chunks. */
+static int
+alloc_number(struct pool *p, struct pool_chunk *c)
+{
+	uint32_t i = p->chunk_unused;
+
+	while (i < p->chunks_n && p->chunks[i])
+		i++;
+	if (i == p->chunks_max) {
+		uint32_t max = p->chunks_max ? 2 * p->chunks_max : 64;
+		struct pool_chunk **chunks = realloc(p->chunks, max * sizeof(*chunks));
+
+		if (!chunks)
+			return -FAR_ENOMEM;
+		p->chunks = chunks;
+		p->chunks_max = max;
+	}
+	p->chunks[i] = c;
+	p->chunks_n = i == p->chunks_n ? i + 1 : p->chunks_n;
+	p->chunk_unused = i + 1;
+	c->id = i + 1;
+	return 0;
+}
+
+static void
+alloc_list(struct pool_heap *h, struct pool_chunk *c)
+{
+	c->next = NULL;
+	c->prev = h->avail ? FAR_CONTAINER(h->avail_last, struct pool_chunk, next) : NULL;
+	*h->avail_last = c;
+	h->avail_last = &c->next;
+	c->listed = true;
+}
+
+static void
+alloc_unlist(struct pool_heap *h, struct pool_chunk *c)
+{
+	if (c->prev)
+		c->prev->next = c->next;
+	else
+		h->avail = c->next;
+	if (c->next)
+		c->next->prev = c->prev;
+	else
+		h->avail_last = c->prev ? &c->prev->next : &h->avail;
+	c->listed = false;
+}
+
+static struct pool_chunk *
+alloc_chunk_new(struct pool *p, struct pool_heap *h, uint64_t off, uint32_t run)
+{
+	uint64_t first;
+	uint32_t n = pool_chunk_blocks(h->class, run, &first);
+	struct pool_chunk *c = calloc(1, sizeof(*c) + (n + 63) / 64 * sizeof(c->words[0]));
+
+	if (!c)
+		return NULL;
+	c->heap = h;
+	c->off = off;
+	c->first = off + first;
+	c->run = run;
+	c->blocks_n = n;
+	c->hint = UINT32_MAX;
+	if (alloc_number(p, c) != 0) {
+		free(c);
+		return NULL;
+	}
+	alloc_map(p, c, c->id);
+	c->sibling = h->chunks;
+	h->chunks = c;
+	h->chunks_n++;
+	h->blocks_n += n;
+	return c;
+}
+
+/* Forgets a chunk that has no block in limbo. */
+static void
+alloc_chunk_forget(struct pool *p, struct pool_chunk *c)
+{
+	struct pool_heap *h = c->heap;
+	struct pool_chunk **at = &h->chunks;
+
+	FAR_ASSERT(c->pins == 0);
+	if (c->listed)
+		alloc_unlist(h, c);
+	while (*at != c)
+		at = &(*at)->sibling;
+	*at = c->sibling;
+	if (h->harvest == c)
+		h->harvest = c->sibling;
+	if (c->scavenge)
+		pool_scavenge_end(p, c);
+	if (c->free_n == c->blocks_n) {
+		h->whole_n--;
+		h->whole_low -= h->whole_low > 0;
+	}
+	h->chunks_n--;
+	h->blocks_n -= c->blocks_n;
+	h->free_n -= c->free_n;
+	alloc_map(p, c, 0);
+	p->chunks[c->id - 1] = NULL;
+	p->chunk_unused = (uint32_t)far_min(p->chunk_unused, c->id - 1);
+	free(c);
+}
+
+void
+pool_chunk_free(struct pool *p, struct pool_chunk *c, uint32_t i)
+{
+	struct pool_heap *h = c->heap;
+
+	c->words[i / 64].free |= (uint64_t)1 << i % 64;
+	c->hint = (uint32_t)far_min(c->hint, i / 64);
+	h->free_n++;
+	p->gains++;
+	if (++c->free_n == c->blocks_n)
+		h->whole_n++;
+	if (!c->listed)
+		alloc_list(h, c);
+}
+
+/* A free block of a heap that has one. */
+static struct far_addr
+alloc_take(struct pool_heap *h)
+{
+	struct pool_chunk *c = h->avail;
+	uint32_t w = c->hint;
+	unsigned bit;
+
+	while (!c->words[w].free)
+		w++;
+	bit = (unsigned)__builtin_ctzll(c->words[w].free);
+	c->words[w].free &= ~((uint64_t)1 << bit);
+	c->words[w].idle &= ~((uint64_t)1 << bit);
+	c->hint = w;
+	c->idle_n--;
+	h->free_n--;
+	if (c->free_n-- == c->blocks_n) {
+		h->whole_n--;
+		h->whole_low = (uint32_t)far_min(h->whole_low, h->whole_n);
+	}
+	if (!c->free_n) {
+		c->hint = UINT32_MAX;
+		alloc_unlist(h, c);
+	}
+	return pool_chunk_block(c, w * 64 + bit);
+}
+
+/* Asking the nodes ------------------------------------------------------------------------------------------ */
+
+static int
+alloc_give_up(struct pool *p, struct far_task *t, unsigned node, uint64_t off, unsigned flags)
+{
+	struct control_request req = { .code = CONTROL_RELEASE, .off = off, .flags = flags };
+	struct control_reply reply;
+
+	return pool_call(p, t, node, &req, &reply);
+}
+
+/* Whether a granted run lies in the data area and covers no chunk that is ours already. */
+static bool
+alloc_grant_is_sane(const struct pool *p, const struct pool_heap *h, const struct control_reply *r)
+{
+	const struct pool_place *place = &p->places[h->node];
+	uint64_t page = (r->off - place->super.data_off) / POOL_PAGE;
+
+	if (r->off < place->super.data_off || (r->off - place->super.data_off) % POOL_PAGE ||
+	    page >= place->super.pages_n || r->run > place->super.pages_n - page ||
+	    r->run < alloc_run_min(h->class))
+		return false;
+	for (uint32_t i = 0; i < r->run; i++) {
+		if (place->map[page + i])
+			return false;
+	}
+	return true;
+}
+
+static void
+alloc_fill(struct pool *p, struct pool_chunk *c)
+{
+	for (uint32_t i = 0; i < c->blocks_n; i++) {
+		c->words[i / 64].idle |= (uint64_t)1 << i % 64;
+		pool_chunk_free(p, c, i);
+	}
+	c->idle_n = c->blocks_n;
+}
+
+int
+pool_heap_grow(struct pool_heap *h, struct far_task *t, unsigned flags, uint32_t run)
+{
+	struct pool_table *pt = h->arena->table;
+	struct pool *p = h->arena->pool;
+	struct control_request req = {
+		.code = CONTROL_GRANT,
+		.flags = flags,
+		.table = pt->number,
+		.root_serial = pt->serial,
+		.kind = h->kind,
+		.class = h->class,
+		.run = run,
+	};
+	struct control_reply reply;
+	struct pool_chunk *c;
+	bool orphan;
+	int err;
+
+	if ((err = pool_call(p, t, h->node, &req, &reply)) != 0)
+		return err;
+	if (!alloc_grant_is_sane(p, h, &reply))
+		return -FAR_ECORRUPT;
+	orphan = reply.flags & (CONTROL_ORPHAN | POOL_PAGE_DIRTY);
+	if ((c = alloc_chunk_new(p, h, reply.off, reply.run)) == NULL) {
+		alloc_give_up(p, t, h->node, reply.off, orphan ? CONTROL_ORPHAN : 0);
+		return -FAR_ENOMEM;
+	}
+	if (!orphan) {
+		p->places[h->node].free_pages -= far_min(reply.run, p->places[h->node].free_pages);
+		alloc_fill(p, c);
+		return 0;
+	}
+	c->pins++;
+	if (reply.flags & POOL_PAGE_DIRTY)
+		err = pool_scavenge_begin(p, c);
+	else
+		err = pool_harvest(p, t, c);
+	c->pins--;
+	return err ? err : 1;
+}
+
+/* A wholly free chunk of the heap that nobody works on, or NULL. */
+static struct pool_chunk *
+alloc_whole_of(const struct pool_heap *h)
+{
+	struct pool_chunk *c = h->chunks;
+
+	while (c && (c->free_n < c->blocks_n || c->pins))
+		c = c->sibling;
+	return c;
+}
+
+/* The next wholly free chunk that may go. */
+static struct pool_chunk *
+alloc_find_whole(struct pool *p, bool all)
+{
+	for (struct pool_table *pt = p->tables; pt; pt = pt->next) {
+		for (struct pool_heap *h = pt->arena ? pt->arena->list : NULL; h; h = h->next) {
+			struct pool_chunk *c = NULL;
+
+			if (all ? h->whole_n : h->whole_low)
+				c = alloc_whole_of(h);
+			if (c)
+				return c;
+		}
+	}
+	return NULL;
+}
+
+int
+pool_release_free(struct pool *p, struct far_task *t, bool all)
+{
+	struct pool_chunk *c;
+
+	if (!all && p->ticks % ALLOC_WHOLE_TICKS)
+		return 0;
+	while ((c = alloc_find_whole(p, all)) != NULL) {
+		unsigned node = c->heap->node;
+		uint64_t off = c->off;
+		int err;
+
+		/* Every block is past grace, and none is anybody's: no bit of it can be set or is going to be. */
+		p->places[node].free_pages += c->run;
+		c->heap->next_run = (uint32_t)far_max(c->run, alloc_run_min(c->heap->class));
+		alloc_chunk_forget(p, c);
+		if ((err = alloc_give_up(p, t, node, off, 0)) != 0)
+			return err;
+		p->gains++;
+	}
+	for (struct pool_table *pt = p->tables; pt; pt = pt->next) {
+		for (struct pool_heap *h = pt->arena ? pt->arena->list : NULL; h; h = h->next)
+			h->whole_low = h->whole_n;
+	}
+	return 0;
+}
+
+/* Allocation ------------------------------------------------------------------------------------------------ */
+
+/* A4. */
+static bool
+alloc_should_wait(const struct pool_heap *h)
+{
+	return h->limbo_n * h->units * POOL_UNIT > POOL_LIMBO_SPARE && h->limbo_n > h->blocks_n / 2;
+}
+
+static uint32_t
+alloc_next_run(struct pool_heap *h)
+{
+	uint32_t max = POOL_CHUNK_MAX / POOL_PAGE, min = alloc_run_min(h->class), run = h->next_run;
+
+	/* One block per chunk when it is big. */
+	if (pool_class_len(h->class) > POOL_CHUNK_MAX / 4)
+		return min;
+	h->next_run = (uint32_t)far_min(2 * (uint64_t)run, max);
+	return run;
+}
+
+/* Makes a heap that has nothing free have something. -FAR_EAGAIN: it is in limbo. Yields. */
+static int
+alloc_refill(struct pool_heap *h, struct far_task *t)
+{
+	struct pool *p = h->arena->pool;
+	uint32_t run, min = alloc_run_min(h->class);
+	int err = 1;
+
+	h->dry = true;
+	pool_hurry(p);
+	if (alloc_should_wait(h))
+		return -FAR_EAGAIN;
+	run = alloc_next_run(h);
+	/* 1. Chunks that others left, before fresh ones. Their free blocks have to pass limbo. */
+	for (int i = 0; err == 1 && !h->avail && i <= ALLOC_ORPHANS; i++) {
+		err = pool_heap_grow(h, t, i < ALLOC_ORPHANS ? 0 : CONTROL_FRESH, run);
+		if (err == 1 && h->limbo_n && !h->avail)
+			return -FAR_EAGAIN;
+	}
+	if (h->avail)
+		return 0;
+	/* 2. The node is full, or in pieces: a small chunk. Next time, start from small again. */
+	if (err == -FAR_ENOMEM) {
+		h->next_run = min;
+		if (run > min)
+			err = pool_heap_grow(h, t, CONTROL_FRESH, min);
+	}
+	/* 3. What we have too much of elsewhere. */
+	if (err == -FAR_ENOMEM) {
+		pool_release_free(p, t, true);
+		err = h->avail ? 0 : pool_heap_grow(h, t, CONTROL_FRESH, min);
+	}
+	if (h->avail)
+		return 0;
+	return err == 1 ? -FAR_EAGAIN : err;
+}
+
+static int
+alloc_slow_once(struct pool_table *pt, struct far_task *t, struct pool_heap *h,
+		struct far_addr *out)
+{
+	struct pool *p = pt->pool;
+	struct far_count *before = far_account(t, &p->background);
+	int err = 0;
+
+	/* One fiber asks, the others wait for its answer. */
+	pool_lock(&h->grant, t);
+	if (!h->avail)
+		err = pt->gone ? pt->gone : p->err ? p->err
+						   : alloc_refill(h, t);
+	if (!err)
+		*out = alloc_take(h);
+	pool_unlock(&h->grant);
+	if (err == -FAR_ENOENT)
+		pt->gone = err;
+	far_account(t, before);
+	return err;
+}
+
+static int
+alloc_slow(struct pool_table *pt, struct far_task *t, unsigned heap, struct far_addr *out)
+{
+	unsigned class = heap % POOL_CLASSES, kind = 1 + heap / POOL_CLASSES % 2,
+		 node = heap / POOL_CLASSES / 2;
+	bool inside = *far_task_word(t) != 0;
+	struct pool_relief relief = { 0 };
+	struct pool_heap *h;
+	int err;
+
+	do {
+		/* Inside an operation the arena stays, even if the table is dropped meanwhile. */
+		if ((err = pool_enter(pt->pool, t)) != 0)
+			return err;
+		if (pt->gone || !pt->arena)
+			err = pt->gone ? pt->gone : -FAR_EINVAL;
+		else if ((h = pool_heap_of(pt->arena, node, kind, class)) == NULL)
+			err = -FAR_ENOMEM;
+		else
+			err = alloc_slow_once(pt, t, h, out);
+		if (pool_leave(pt->pool, t) != 0 && !err)
+			err = pt->pool->err;
+	} while ((err == -FAR_ENOMEM || err == -FAR_EAGAIN) && !inside &&
+		 pool_relieve(pt, t, &relief) == 0);
+	return err == -FAR_EAGAIN && !inside ? -FAR_ENOMEM : err;
+}
+
+int
+pool_alloc(struct pool_table *pt, struct far_task *t, unsigned node, enum pool_kind kind,
+	   unsigned class, struct far_addr *out)
+{
+	size_t i = alloc_heap_index(node, kind, class);
+	struct pool_heap *h;
+
+	if (node >= pt->pool->nodes_n || class >= POOL_CLASSES || kind < POOL_BLOCKS ||
+	    kind > POOL_INDEX)
+		return -FAR_EINVAL;
+	h = pt->arena ? pt->arena->heaps[i] : NULL;
+	if (!h || !h->avail)
+		return alloc_slow(pt, t, (unsigned)i, out);
+	*out = alloc_take(h);
+	return 0;
+}
+
+void
+pool_unalloc(struct pool_table *pt, enum pool_kind kind, unsigned class, struct far_addr addr)
+{
+	struct pool *p = pt->pool;
+	struct pool_chunk *c = pool_chunk_at(p, addr);
+	int64_t i;
+
+	/* The chunk is missing when the table was dropped meanwhile. */
+	if (!c || c->heap->arena != pt->arena)
+		return;
+	i = pool_chunk_index(c, far_addr_off(addr));
+	FAR_ASSERT(i >= 0 && c->heap->class == class && c->heap->kind == kind);
+	FAR_ASSERT(!(c->words[i / 64].idle >> i % 64 & 1));
+	c->words[i / 64].idle |= (uint64_t)1 << i % 64;
+	c->idle_n++;
+	pool_chunk_free(p, c, (uint32_t)i);
+}
+
+int
+pool_chunk_retire(struct pool *p, struct pool_chunk *c, uint32_t i)
+{
+	struct pool_heap *h = c->heap;
+
+	if (c->words[i / 64].idle >> i % 64 & 1)
+		return -FAR_ECORRUPT;
+	/* Without local memory for limbo the block is idle until the chunk is given up: leaked, but nowhere else. */
+	c->words[i / 64].idle |= (uint64_t)1 << i % 64;
+	c->idle_n++;
+	if (pool_limbo_push(p, pool_chunk_block(c, i)) != 0)
+		return 0;
+	if (++h->limbo_n > h->free_n && h->limbo_n * h->units * POOL_UNIT > POOL_PAGE / 2)
+		pool_hurry(p);
+	return 0;
+}
+
+void
+pool_retire(struct pool_table *pt, enum pool_kind kind, unsigned class, struct far_addr addr)
+{
+	struct pool *p = pt->pool;
+	struct pool_chunk *c = pool_chunk_at(p, addr);
+	int64_t i;
+
+	if (!c) {
+		pool_foreign_push(pt, kind, class, addr);
+		return;
+	}
+	/* A2: the address was a remote word once. */
+	i = pool_chunk_index(c, far_addr_off(addr));
+	if (i < 0 || c->heap->arena != pt->arena || c->heap->kind != kind ||
+	    c->heap->class != class || pool_chunk_retire(p, c, (uint32_t)i) != 0)
+		p->bad_frees++;
+}
+
+/* Closing --------------------------------------------------------------------------------------------------- */
+
+void
+pool_arena_free(struct pool_arena *a)
+{
+	struct pool_heap *h;
+
+	while ((h = a->list) != NULL) {
+		a->list = h->next;
+		while (h->chunks)
+			alloc_chunk_forget(a->pool, h->chunks);
+		free(h);
+	}
+	a->table->arena = NULL;
+	free(a);
+}
+
+static int
+alloc_chunk_hand_back(struct pool *p, struct far_task *t, struct pool_chunk *c)
+{
+	unsigned node = c->heap->node;
+	uint64_t off = c->off;
+	bool whole = c->free_n == c->blocks_n;
+	int err = whole ? 0 : pool_chunk_publish(p, t, c);
+
+	alloc_chunk_forget(p, c);
+	return err ? err : alloc_give_up(p, t, node, off, whole ? 0 : CONTROL_ORPHAN);
+}
+
+int
+pool_arena_close(struct pool_arena *a, struct far_task *t)
+{
+	struct pool *p = a->pool;
+	int err = 0, e;
+
+	pool_limbo_withdraw(p, a);
+	for (struct pool_heap *h = a->list; h && !p->err; h = h->next) {
+		while (h->chunks && !p->err) {
+			e = alloc_chunk_hand_back(p, t, h->chunks);
+			err = err ? err : e;
+		}
+	}
+	pool_arena_free(a);
+	return err;
+}
+
+/* Waiting for memory ---------------------------------------------------------------------------------------- */
+
+int
+pool_relieve(struct pool_table *pt, struct far_task *t, struct pool_relief *r)
+{
+	struct pool *p = pt->pool;
+	uint64_t gains = p->gains, wait_ns = p->hurry_ns, target;
+	int err;
+
+	FAR_ASSERT(*far_task_word(t) == 0);
+	if (!r->rounds) {
+		r->start_ns = far_now(t);
+		r->epoch = p->epoch;
+	}
+	/* Every other client has seen that we hurry by the second epoch, and given back what it does not need by the
+	 * fourth. */
+	if (p->epoch > r->epoch + 8 || far_now(t) - r->start_ns > 2 * p->lease_ns)
+		return -FAR_ENOMEM;
+	target = p->epoch + 2;
+	r->rounds++;
+	for (;;) {
+		p->hurry = true;
+		if ((err = pool_tick(p, t)) != 0 || (err = pt->gone) != 0)
+			return err;
+		/* Something came free: then others are at work, and patience pays. */
+		if (p->gains != gains)
+			r->epoch = p->epoch;
+		if (p->gains != gains || p->epoch >= target ||
+		    far_now(t) - r->start_ns > 2 * p->lease_ns)
+			return 0;
+		far_sleep(t, wait_ns);
+		wait_ns = far_min(2 * wait_ns, p->tick_ns);
+	}
+}

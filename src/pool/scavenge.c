@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * scavenge.c -- chunks of clients that died.
+ *
+ * Which blocks of its chunks were free, in limbo, or allocated but not yet linked, a client knew alone. So a dead
+ * client's chunks are dirty orphans: whoever adopts one asks the index of its table which blocks are in use.
+ *
+ * V1 The owner was fenced before the chunk became an orphan (M4): nothing that it had in mind can be linked any more.
+ * V2 recover() of the design finishes or undoes what the dead left half-done, so that every block that is going to be
+ *    linked by somebody else on their behalf is linked.
+ * V3 Every session announces an epoch later than one READ after V2: frees that live clients had queued before are bits
+ *    now (frees.c, F1).
+ * V4 Every block whose bit is clear is looked up. One that is not reachable, U, stays so, since a block gets linked by
+ *    its owner only. But U may have been unlinked by a live client that is about to tell us by setting the bit.
+ * V5 So every session announces an epoch later than one READ after the lookups. What is in U and still has a clear bit
+ *    then is free, and past grace. The others are harvested like any bit.
+ *
+ * Only the adopter does this, in small portions, in the maintenance fiber. If it stops half-way, the chunk is a dirty
+ * orphan again. What a dead client had unlinked and not told is found by nobody until the owner of that block's chunk
+ * ends, too: at most the queue of one epoch.
+ */
+#include <string.h>
+
+#include "pool/client.h"
+
+enum {
+	SCAVENGE_BATCH = 64,
+	SCAVENGE_ROUND = 512
+}; /* blocks looked up in one chain, in one round */
+
+struct pool_scavenge {
+	struct pool_chunk *chunk;
+	enum { SCAVENGE_RECOVER, SCAVENGE_TOLD, SCAVENGE_PROBE, SCAVENGE_GRACE } stage;
+	uint64_t stamp;        /* TOLD, GRACE: every session must announce a later epoch */
+	uint32_t cursor;       /* PROBE: the next block */
+	struct pool_scavenge *next;
+	uint64_t lost[];       /* U, a bit per block */
+};
+
+int
+pool_scavenge_begin(struct pool *p, struct pool_chunk *c)
+{
+	size_t words = (c->blocks_n + 63) / 64;
+	struct pool_scavenge *s = calloc(1, sizeof(*s) + words * sizeof(s->lost[0]));
+
+	/* Without memory its blocks count as in use as long as this session lasts. */
+	if (!s)
+		return -FAR_ENOMEM;
+	s->chunk = c;
+	s->next = p->scavenges;
+	p->scavenges = s;
+	c->scavenge = s;
+	c->heap->arena->recover = true;
+	return 0;
+}
+
+void
+pool_scavenge_end(struct pool *p, struct pool_chunk *c)
+{
+	struct pool_scavenge **at = &p->scavenges;
+
+	while (*at != c->scavenge)
+		at = &(*at)->next;
+	*at = c->scavenge->next;
+	free(c->scavenge);
+	c->scavenge = NULL;
+}
+
+/* An epoch that the pool has not passed: it moves from E to E + 1 only after we announced E. */
+static uint64_t
+scavenge_stamp(const struct pool *p)
+{
+	return p->announced + 1;
+}
+
+/* V2 for every table that needs it. */
+static int
+scavenge_recover(struct pool *p, struct far_task *t, struct pool_table *pt)
+{
+	struct pool_arena *a = pt->arena;
+	int err;
+
+	if (!a || !a->recover || pt->gone || !pt->ops || !pt->index)
+		return 0;
+	/* Chunks that are adopted from here on need another recover(): theirs may be another dead client. */
+	for (struct pool_scavenge *s = p->scavenges; s; s = s->next) {
+		if (s->chunk->heap->arena == a && s->stage == SCAVENGE_RECOVER)
+			s->stage = SCAVENGE_TOLD;
+	}
+	a->recover = false;
+	if ((err = pool_enter(p, t)) != 0)
+		return err;
+	if (pt->ops->recover)
+		err = pt->ops->recover(pt->index, t);
+	if (pool_leave(p, t) != 0)
+		return p->err;
+	for (struct pool_scavenge *s = p->scavenges; s; s = s->next) {
+		if (s->chunk->heap->arena != a || s->stage != SCAVENGE_TOLD || s->stamp)
+			continue;
+		s->stage = err ? SCAVENGE_RECOVER : SCAVENGE_TOLD;
+		s->stamp = err ? 0 : scavenge_stamp(p);
+	}
+	a->recover |= err != 0;
+	return err;
+}
+
+/* Notes READs of the first words of blocks that may be in use; returns how many of idx[] were filled. */
+static uint32_t
+scavenge_note(struct far_task *t, struct pool_scavenge *s, uint32_t *idx, uint64_t *words)
+{
+	struct pool_chunk *c = s->chunk;
+	uint32_t n = 0;
+
+	for (; s->cursor < c->blocks_n && n < SCAVENGE_BATCH; s->cursor++) {
+		uint32_t i = s->cursor;
+
+		if (c->words[i / 64].idle >> i % 64 & 1)
+			continue;
+		idx[n] = i;
+		far_read(t, pool_chunk_block(c, i), &words[n], 8);
+		n++;
+	}
+	return n;
+}
+
+/* V4 for the next blocks of one chunk. */
+static int
+scavenge_probe(struct pool *p, struct far_task *t, struct pool_scavenge *s)
+{
+	struct pool_table *pt = s->chunk->heap->arena->table;
+	struct far_scratch_mark mark = far_scratch_mark(t), each;
+	uint64_t words[SCAVENGE_BATCH];
+	uint32_t idx[SCAVENGE_BATCH], n, start = s->cursor;
+	int err;
+
+	n = scavenge_note(t, s, idx, words);
+	if ((err = far_wait(t)) != 0 || (err = pool_enter(p, t)) != 0) {
+		s->cursor = start;
+		return err;
+	}
+	each = far_scratch_mark(t);
+	for (uint32_t i = 0; i < n && !pt->gone && pt->ops; i++) {
+		/* What cannot be decided counts as in use. */
+		if (pt->ops->reach(pt->index, t, pool_chunk_block(s->chunk, idx[i]), words[i],
+				   s->chunk->heap->kind == POOL_INDEX) == 0)
+			s->lost[idx[i] / 64] |= (uint64_t)1 << idx[i] % 64;
+		far_scratch_reset(t, each);
+	}
+	far_scratch_reset(t, mark);
+	return pool_leave(p, t);
+}
+
+/* V5. */
+static int
+scavenge_finish(struct pool *p, struct far_task *t, struct pool_scavenge *s)
+{
+	struct pool_chunk *c = s->chunk;
+	struct control_request req = { .code = CONTROL_SCAVENGED, .off = c->off };
+	struct control_reply reply;
+	int err = pool_harvest(p, t, c);
+
+	/* Told before its blocks are used, so that nobody takes a chunk of ours for a dirty one without need; the
+	 * other way round would be safe, too. */
+	if (err || (err = pool_call(p, t, c->heap->node, &req, &reply)) != 0)
+		return err;
+	for (uint32_t w = 0; w < (c->blocks_n + 63) / 64; w++) {
+		for (uint64_t left = s->lost[w] & ~c->words[w].idle; left; left &= left - 1) {
+			uint32_t i = w * 64 + (uint32_t)__builtin_ctzll(left);
+
+			c->words[w].idle |= (uint64_t)1 << i % 64;
+			c->idle_n++;
+			pool_chunk_free(p, c, i);
+		}
+	}
+	pool_scavenge_end(p, c);
+	return 0;
+}
+
+/* Goes on with one chunk; returns how many blocks were looked up, or -FAR_E. */
+static int
+scavenge_step(struct pool *p, struct far_task *t, struct pool_scavenge *s)
+{
+	struct pool_table *pt = s->chunk->heap->arena->table;
+	uint32_t before = s->cursor;
+	int err = 0;
+
+	if (pt->gone || !pt->ops || !pt->index || !pt->ops->reach)
+		return 0;
+	if (s->stage == SCAVENGE_TOLD && s->stamp < pool_floor(p)) {
+		s->stage = SCAVENGE_PROBE;
+		err = pool_harvest(p, t, s->chunk);
+	}
+	if (s->stage == SCAVENGE_PROBE && !err) {
+		err = scavenge_probe(p, t, s);
+		if (!err && s->cursor == s->chunk->blocks_n) {
+			s->stage = SCAVENGE_GRACE;
+			s->stamp = scavenge_stamp(p);
+		}
+	} else if (s->stage == SCAVENGE_GRACE && s->stamp < pool_floor(p)) {
+		return scavenge_finish(p, t, s);
+	}
+	return err ? err : (int)(s->cursor - before);
+}
+
+unsigned
+pool_scavenges_of(const struct pool_table *pt, uint64_t *done)
+{
+	unsigned n = 0;
+
+	for (struct pool_scavenge *s = pt->pool->scavenges; s; s = s->next)
+		n += s->chunk->heap->arena == pt->arena;
+	*done = pt->pool->scavenged;
+	return n;
+}
+
+int
+pool_scavenge_some(struct pool *p, struct far_task *t)
+{
+	struct pool_scavenge *s, *next;
+	int budget = SCAVENGE_ROUND;
+
+	for (struct pool_table *pt = p->tables; pt && p->scavenges; pt = pt->next) {
+		/* A design that cannot recover now (a node is gone) is asked again in the next round. */
+		if (scavenge_recover(p, t, pt) != 0 && p->err)
+			return p->err;
+	}
+	for (s = p->scavenges; s && budget > 0; s = next) {
+		struct pool_chunk *c = s->chunk;
+		int n;
+
+		/* The step may end s; while it yields, others may begin new ones, at the head. */
+		c->pins++;
+		do {
+			n = scavenge_step(p, t, s);
+			budget -= n > 0 ? n : 0;
+			p->scavenged += n > 0 || !c->scavenge;
+		} while (n > 0 && budget > 0 && c->scavenge && s->stage == SCAVENGE_PROBE);
+		c->pins--;
+		next = c->scavenge ? s->next : p->scavenges;
+		if (n < 0 && p->err)
+			return p->err;
+	}
+	return 0;
+}

@@ -483,9 +483,10 @@ alloc_slow(struct pool_table *pt, struct far_task *t, unsigned heap, struct far_
 			err = alloc_slow_once(pt, t, h, out);
 		if (pool_leave(pt->pool, t) != 0 && !err)
 			err = pt->pool->err;
-	} while ((err == -FAR_ENOMEM || err == -FAR_EAGAIN) && !inside &&
-		 pool_relieve(pt, t, &relief) == 0);
-	return err == -FAR_EAGAIN && !inside ? -FAR_ENOMEM : err;
+		/* To the caller it is all the same: no memory now, perhaps some outside of the operation. */
+		err = err == -FAR_EAGAIN ? -FAR_ENOMEM : err;
+	} while (err == -FAR_ENOMEM && !inside && pool_relieve(pt, t, &relief) == 0);
+	return err;
 }
 
 int

@@ -127,8 +127,8 @@ enum pool_kind {
 /*
  * A block of `class` on `node`, contents undefined. Usually local; a chunk grant yields and is charged to the
  * background, so nothing may be noted. Outside pool_enter() it waits a bounded time for grace when the node is full:
- * -FAR_ENOMEM is final. Inside, the operation itself holds up the epoch, so nothing is waited for, and -FAR_ENOMEM or
- * -FAR_EAGAIN (there is memory, but it is in limbo) tell to back out, pool_leave(), pool_relieve(), and start over.
+ * -FAR_ENOMEM is final. Inside, the operation itself holds up the epoch, so nothing is waited for, and -FAR_ENOMEM
+ * tells to back out, pool_leave(), pool_relieve(), and start over: perhaps there is memory, but it is in limbo.
  * -FAR_ENOENT: the table was dropped.
  */
 int pool_alloc(struct pool_table *pt, struct far_task *t, unsigned node, enum pool_kind kind, unsigned class,
@@ -142,7 +142,7 @@ void pool_unalloc(struct pool_table *pt, enum pool_kind kind, unsigned class, st
 void pool_retire(struct pool_table *pt, enum pool_kind kind, unsigned class, struct far_addr addr);
 
 /*
- * Waits until an operation that ended with -FAR_ENOMEM or -FAR_EAGAIN is worth another try. Outside pool_enter(). *r is
+ * Waits until an operation that ended with -FAR_ENOMEM is worth another try. Outside pool_enter(). *r is
  * all zero at the operation's first try and kept for the following ones. 0: try again. -FAR_ENOMEM: give up: every
  * session went through several epochs, or two leases passed, without making room.
  */

@@ -218,7 +218,7 @@ reuse_orphans(struct rig *r, struct far_task *t, unsigned client)
 		REQUIRE(pool_enter(r->pool[client], t) == 0);
 		err = pool_alloc(tables[client], t, 0, POOL_BLOCKS, 3, &a);
 		CHECK_EQ(pool_leave(r->pool[client], t), 0);
-	} while (err == -FAR_EAGAIN && pool_relieve(tables[client], t, &relief) == 0);
+	} while (err == -FAR_ENOMEM && pool_relieve(tables[client], t, &relief) == 0);
 	CHECK_EQ(err, 0);
 	REQUIRE(pool_table_usage(tables[client], t, &u) == 0);
 	CHECK_EQ(u.granted[0], u0.granted[0]);
@@ -364,7 +364,7 @@ update_many(struct rig *r, struct far_task *t, unsigned client)
 		struct pool_relief relief = { 0 };
 		int err;
 
-		while ((err = update_once(pt, t, i % UPDATE_KEYS)) == -FAR_EAGAIN && !pool_relieve(pt, t, &relief))
+		while ((err = update_once(pt, t, i % UPDATE_KEYS)) == -FAR_ENOMEM && !pool_relieve(pt, t, &relief))
 			retries++;
 		REQUIRE(err == 0);
 		most = far_max(most, pt->arena->heaps[1 * 0 + 3]->blocks_n);
@@ -402,7 +402,7 @@ alloc_one(struct pool_table *pt, struct far_task *t, unsigned class, struct far_
 		REQUIRE(pool_enter(pt->pool, t) == 0);
 		err = pool_alloc(pt, t, 0, POOL_BLOCKS, class, out);
 		CHECK_EQ(pool_leave(pt->pool, t), 0);
-	} while ((err == -FAR_ENOMEM || err == -FAR_EAGAIN) && pool_relieve(pt, t, &relief) == 0);
+	} while (err == -FAR_ENOMEM && pool_relieve(pt, t, &relief) == 0);
 	return err;
 }
 

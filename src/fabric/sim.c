@@ -124,7 +124,8 @@ sim_trace(struct far_sim *s, uint64_t tag, uint64_t value)
 static inline uint64_t
 sim_tag(const struct sim_run *r, const struct far_op *op, uint64_t off)
 {
-	return off << 16 | (uint64_t)(r->chain->node & 15) << 12 | (uint64_t)(r->conn->id & 255) << 4 | op->code;
+	return off << 16 | (uint64_t)(r->chain->node & 15) << 12 |
+	       (uint64_t)(r->conn->id & 255) << 4 | op->code;
 }
 
 static inline void
@@ -141,7 +142,8 @@ sim_dirty(struct sim_node *n, uint64_t off)
 void
 far_sim_touch(struct far_sim *s, unsigned node, uint64_t off, uint64_t len)
 {
-	for (uint64_t at = off & ~(uint64_t)(SIM_PAGE - 1); at < off + len && at < s->region_len; at += SIM_PAGE)
+	for (uint64_t at = off & ~(uint64_t)(SIM_PAGE - 1); at < off + len && at < s->region_len;
+	     at += SIM_PAGE)
 		sim_dirty(&s->nodes[node], at);
 }
 
@@ -217,7 +219,8 @@ sim_may_pass(unsigned group, const struct far_op *op)
 {
 	const unsigned atomics = 1u << FAR_OP_CAS | 1u << FAR_OP_FAA;
 
-	if ((group & (1u << FAR_OP_WRITE | 1u << FAR_OP_CALL)) || op->flags & FAR_OP_FENCE || op->code == FAR_OP_CALL)
+	if ((group & (1u << FAR_OP_WRITE | 1u << FAR_OP_CALL)) || op->flags & FAR_OP_FENCE ||
+	    op->code == FAR_OP_CALL)
 		return false;
 	return !(group & atomics) || op->code == FAR_OP_WRITE;
 }
@@ -250,30 +253,36 @@ sim_lane_begin(struct far_sim *s, struct sim_run *r, struct far_op *op)
 	sim_lane_piece(l, words);
 }
 
+/* Begins the next operation and those that may pass it. False: already the next one is invalid. */
+static bool
+sim_group_fill(struct far_sim *s, struct sim_run *r, int *status)
+{
+	unsigned group = 0;
+
+	do {
+		struct far_op *op = r->next_op;
+
+		if (!sim_is_valid(s, op)) {
+			*status = -FAR_EACCESS;
+			return group != 0;
+		}
+		sim_lane_begin(s, r, op);
+		group |= 1u << op->code;
+		r->next_op = op->next;
+		r->ops_left--;
+	} while (s->policy.weak && r->ops_left && r->lanes_n < SIM_LANES &&
+		 sim_may_pass(group, r->next_op));
+	return true;
+}
+
 /* Begins the next group of operations. False: there is none, and *status tells how the chain ended. */
 static bool
 sim_group_begin(struct far_sim *s, struct sim_run *r, int *status)
 {
 	while (r->lanes_n == 0) {
-		unsigned group = 0;
-
 		*status = r->chain->status;
-		if (r->ops_left == 0)
+		if (r->ops_left == 0 || !sim_group_fill(s, r, status))
 			return false;
-		do {
-			struct far_op *op = r->next_op;
-
-			if (!sim_is_valid(s, op)) {
-				*status = -FAR_EACCESS;
-				if (group == 0)
-					return false;
-				break;
-			}
-			sim_lane_begin(s, r, op);
-			group |= 1u << op->code;
-			r->next_op = op->next;
-			r->ops_left--;
-		} while (s->policy.weak && r->ops_left && r->lanes_n < SIM_LANES && sim_may_pass(group, r->next_op));
 	}
 	return true;
 }
@@ -404,7 +413,8 @@ sim_call(struct far_sim *s, struct sim_run *r, struct far_op *op)
 
 	memcpy(&req, op->buf, sizeof(req));
 	if (n->node) {
-		bool complete = node_serve(n->node, &r->conn->session[r->chain->node], &req, &reply);
+		bool complete =
+			node_serve(n->node, &r->conn->session[r->chain->node], &req, &reply);
 
 		/* Our stop() is never under way. */
 		FAR_ASSERT(complete);
@@ -562,7 +572,8 @@ sim_idle(void *arg, uint64_t until)
 	uint64_t to = far_min(until, s->thaw_ns);
 
 	if (to == SIM_NEVER) {
-		fprintf(stderr, "farside: sim: deadlock at step %llu\n", (unsigned long long)s->steps);
+		fprintf(stderr, "farside: sim: deadlock at step %llu\n",
+			(unsigned long long)s->steps);
 		abort();
 	}
 	s->now = far_max(s->now, to);
@@ -695,7 +706,8 @@ static const struct far_fabric_ops sim_ops = {
 };
 
 int
-far_sim_connect(struct far_sim *s, struct far_loop *l, const struct far_fabric_opts *opts, struct far_fabric **out)
+far_sim_connect(struct far_sim *s, struct far_loop *l, const struct far_fabric_opts *opts,
+		struct far_fabric **out)
 {
 	struct sim_conn *k = calloc(1, sizeof(*k)), **link;
 
@@ -917,7 +929,8 @@ far_sim_reset(struct far_sim *s, uint64_t seed)
 		for (uint32_t p = 0; p < n->dirty_n; p++) {
 			uint64_t off = (uint64_t)n->dirty_list[p] * SIM_PAGE;
 
-			memcpy(n->region + off, n->image + off, far_min(SIM_PAGE, s->region_len - off));
+			memcpy(n->region + off, n->image + off,
+			       far_min(SIM_PAGE, s->region_len - off));
 			n->dirty[n->dirty_list[p]] = 0;
 		}
 		n->dirty_n = 0;

@@ -88,6 +88,7 @@ test_serve_random_requests_keeps_tables_consistent(void)
 
 /* Crash sweep ----------------------------------------------------------------------------------------------- */
 
+#if defined(__x86_64__) && !TEST_TSAN
 static struct {
 	void *region;
 	size_t len;
@@ -96,7 +97,6 @@ static struct {
 	sigjmp_buf stop;
 } sweep;
 
-#if defined(__x86_64__) && !TEST_TSAN
 enum { SWEEP_TRAP_FLAG = 0x100 };
 
 static void

@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""usage: test/doc/options.py PROGRAM -- manual pages name every command and every option, and no others."""
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PAGES = {"node": "farside-node.1", "load": "farside-load.1", "dump": "farside-load.1", "bench": "farside-bench.1"}
+COMMON = {"--help", "--usage", "--pool", "--json"}
+
+
+def page_options(name):
+    with open(os.path.join(ROOT, "doc/man", name), encoding="utf-8") as f:
+        return {"--" + x for x in re.findall(r"Fl -([a-z][a-z-]*)", f.read())}
+
+
+def help_of(program, *args):
+    return subprocess.run([program, *args], capture_output=True, text=True, check=True).stdout
+
+
+def main():
+    program = sys.argv[1]
+    commands = re.findall(r"^  ([a-z]+) +\S", help_of(program, "--help"), re.M)
+    with open(os.path.join(ROOT, "doc/man/farside.1"), encoding="utf-8") as f:
+        top = f.read()
+    cases, known = [("test_page_farside_names_every_command", {c for c in commands if f"Cm {c}" not in top})], {}
+    for c in commands:
+        if c == "help":
+            continue
+        text = help_of(program, c, "--help")
+        options = set(re.findall(r"^ +(?:-\w, )?(?:--[a-z-]+, )?(--[a-z][a-z-]*)", text, re.M))
+        options.update(re.findall(r"^ +(?:-\w, )?(--[a-z][a-z-]*)", text, re.M))
+        known.setdefault(PAGES.get(c, "farside.1"), set()).update(options)
+    for page, options in known.items():
+        written = page_options(page)
+        stem = re.sub(r"\W", "_", page)
+        cases.append((f"test_page_{stem}_names_every_option", options - COMMON - written))
+        cases.append((f"test_page_{stem}_names_options_that_exist", written - options - COMMON))
+    failed = 0
+    for n, (name, wrong) in enumerate(cases, 1):
+        print(f"{'not ok' if wrong else 'ok'} {n} {name}")
+        for w in sorted(wrong):
+            print(f"# {w}")
+        failed += bool(wrong)
+    print(f"1..{len(cases)}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

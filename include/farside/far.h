@@ -67,8 +67,8 @@ struct far_opts {
 	unsigned fibers;     /* operations in flight in far_batch() at most, 0 = 32 */
 	unsigned credits;    /* verbs in flight, 0 = default, UINT_MAX = unbounded */
 	bool no_backoff;     /* retry a lost CAS at once and do not combine operations on one key (for comparison) */
-	struct far_shared_queue *
-		shared_queue; /* NULL, or from far_shared_queue_new(): threads post through one queue pair (for comparison) */
+	/* NULL, or from far_shared_queue_new(): threads post through one queue pair (for comparison). */
+	struct far_shared_queue *shared_queue;
 	uint64_t lease_ns;   /* how long a silent client counts as alive, 0 = 2 s */
 	uint64_t seed;       /* of the handle's random source, 0 = from the system */
 	char *errmsg;        /* NULL, or FAR_ERRMSG_MAX bytes: a far_open() that fails says here why, in a sentence */

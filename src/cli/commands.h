@@ -5,4 +5,6 @@
 
 #include "cli/cli.h"
 
+extern const struct cli_command cli_node;
+
 #endif

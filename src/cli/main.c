@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 
 static const struct cli_command *const main_commands[] = {
+	&cli_node,
 	NULL, /* ends the table */
 };
 

@@ -14,6 +14,7 @@ struct far_chain {
 	struct far_op *last;
 	uint32_t n;
 	uint16_t node;
+	uint64_t number;        /* of this connection: 1, 2, ... in the order of submission */
 	int status;             /* 0 or -FAR_E: at first what a hook wants it to be, see `cut`; valid once done */
 	struct far_task *task;  /* who waits */
 	struct far_chain *next; /* the backend's while in flight */
@@ -63,6 +64,7 @@ struct far_fabric {
 	unsigned credits;       /* operations in flight at most, but for a chain that is longer than that */
 	uint64_t ops_in_flight; /* posted and not yet back */
 	unsigned in_flight;     /* chains, the same */
+	uint64_t chains;        /* submitted so far */
 	struct far_chain *queue, **queue_tail; /* waiting for credits, in order */
 	struct far_shared_queue *shared_queue;
 };

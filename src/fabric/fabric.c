@@ -230,6 +230,7 @@ fabric_has_credits(const struct far_fabric *f, const struct far_chain *c)
 static void
 fabric_submit(struct far_fabric *f, struct far_chain *c)
 {
+	c->number = ++f->chains;
 	for (struct far_hook *h = f->hooks; h; h = h->next) {
 		if (h->before)
 			h->before(h, c);

@@ -84,7 +84,12 @@ shm_link_hello(int sock, uint64_t timeout_ns, struct shm_hello *hello, int *fd)
 		struct cmsghdr head;
 		char buf[CMSG_SPACE(sizeof(int))];
 	} control;
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control) };
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
 	int timeout_ms = (int)far_min(timeout_ns / 1000000 + 1, INT32_MAX), n;
 
 	do

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_node.c -- `farside node`: serves memory to the clients of this machine. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "fabric/shm_node.h"
+
+struct node_args {
+	struct cli_common common;
+	struct shm_node_opts opts;
+	int ready_fd; /* -1: standard output */
+};
+
+static const struct argp_option node_options[] = {
+	{ "size", 's', "BYTES", 0,
+	  "Size of the region; k, m, g are powers of 1024. Not needed for a FILE that exists", 0 },
+	{ "file", 'f', "FILE", 0,
+	  "Keep the region in FILE (mode 0600), over restarts too; without it the region is in memory "
+	  "and ends with the node",
+	  0 },
+	{ "ready-fd", 'r', "N", 0, "Write the ready line to file descriptor N and close it", 0 },
+	{ 0 },
+};
+
+static error_t
+node_parse_number(struct argp_state *state, const char *what, const char *arg, uint64_t max,
+		  uint64_t *out)
+{
+	if (!cli_parse_number(arg, max, out))
+		argp_error(state, "%s: '%s' is no number up to %llu", what, arg,
+			   (unsigned long long)max);
+	return 0;
+}
+
+static error_t
+node_parse(int key, char *arg, struct argp_state *state)
+{
+	struct node_args *a = state->input;
+	uint64_t n = 0;
+	error_t err;
+
+	switch (key) {
+	case 's':
+		return node_parse_number(state, "--size", arg, UINT64_C(1) << 46, &a->opts.size);
+	case 'f':
+		a->opts.file = arg;
+		return 0;
+	case 'r':
+		err = node_parse_number(state, "--ready-fd", arg, 1 << 20, &n);
+		a->ready_fd = (int)n;
+		return err;
+	case ARGP_KEY_ARG:
+		if (state->arg_num > 0)
+			argp_error(state, "one node serves one socket");
+		if (strncmp(arg, "shm:", 4) != 0 || arg[4] == '\0')
+			argp_error(state, "'%s' is not of the form shm:PATH", arg);
+		a->opts.path = arg + 4;
+		return 0;
+	case ARGP_KEY_END:
+		if (a->opts.path == NULL)
+			argp_error(state, "where to serve? Give shm:PATH");
+		if (a->opts.size == 0 && (a->opts.file == NULL || access(a->opts.file, F_OK) != 0))
+			argp_error(state, "how large? Give --size");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp node_argp = {
+	.options = node_options,
+	.parser = node_parse,
+	.args_doc = "shm:PATH",
+	.doc = "Serves memory to clients on this machine at the Unix socket PATH, until SIGINT or SIGTERM.\v"
+	       "As soon as it serves, it prints one line: ready shm:PATH BYTES.\n\n"
+	       "A node that was killed leaves clients behind that may still write to its FILE. Its next start kills "
+	       "them before it serves.\n\n"
+	       "Examples:\n"
+	       "  farside node shm:/run/user/1000/n0 --size 4G\n"
+	       "  farside node shm:/run/user/1000/n1 --size 4G --file /var/tmp/n1.far\n",
+};
+
+static int
+node_say_ready(const struct node_args *a, const struct shm_node *n)
+{
+	FILE *to = a->ready_fd < 0 ? stdout : fdopen(a->ready_fd, "w");
+	int failed;
+
+	if (to == NULL)
+		return cli_error(&a->common, "--ready-fd %d: %s", a->ready_fd, strerror(errno));
+	failed = fprintf(to, "ready shm:%s %llu\n", a->opts.path,
+			 (unsigned long long)shm_node_size(n)) < 0;
+	failed |= (a->ready_fd < 0 ? fflush(to) : fclose(to)) != 0;
+	return failed ? cli_error(&a->common, "cannot write the ready line: %s", strerror(errno))
+		      : CLI_OK;
+}
+
+static int
+node_run(int argc, char **argv)
+{
+	struct node_args a = { .common.command = "node", .ready_fd = -1 };
+	struct shm_node *n = NULL;
+	struct shm_why why;
+	int code;
+
+	argp_parse(&node_argp, argc, argv, 0, NULL, &a);
+	if (shm_node_open(&a.opts, &n, &why) != 0)
+		return cli_error(&a.common, "%s", why.text);
+	code = node_say_ready(&a, n);
+	if (code == CLI_OK && shm_node_serve(n) != 0)
+		code = cli_error(&a.common, "epoll: %s", strerror(errno));
+	shm_node_close(n);
+	return cli_finish(&a.common, code);
+}
+
+const struct cli_command cli_node = {
+	.name = "node",
+	.summary = "serve memory to the clients of this machine",
+	.run = node_run,
+};

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * shm_node.h -- a memory node on this machine: one region in shared memory and its control endpoint.
+ *
+ * Clients map the region, so nothing but the end of their process takes it from them. The node therefore holds a
+ * pidfd of each client from its connect on: FENCE kills the process and is answered when it has ended.
+ */
+#ifndef FAR_FABRIC_SHM_NODE_H
+#define FAR_FABRIC_SHM_NODE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct shm_node;
+
+/* Why something failed, in words that name the file or process. */
+struct shm_why {
+	char text[512];
+};
+
+struct shm_node_opts {
+	const char *path; /* of the socket, without "shm:" */
+	const char *file; /* keeps the region, over restarts too; NULL: in memory, gone with the node */
+	uint64_t size;    /* bytes, rounded up to 4 KiB (from 4 MiB on to 2 MiB); 0: as the existing file has */
+	bool child;       /* ends with the parent process, and not by SIGINT */
+};
+
+/*
+ * Makes or reopens the region and listens at `path`. Blocks SIGTERM and SIGINT in the calling thread until
+ * shm_node_close(): shm_node_serve() takes them. A file keeps its contents; clients that are left over from a
+ * node that was killed are killed before it is opened. On error *out is untouched and `why` tells more:
+ * -FAR_EINVAL, -FAR_EEXIST (another node serves that socket or file), -FAR_EFORMAT (another format version),
+ * -FAR_ECORRUPT (truncated), -FAR_EACCESS (the file's mode or owner; a process that may not be killed), -FAR_EIO,
+ * -FAR_ENOMEM.
+ */
+int shm_node_open(const struct shm_node_opts *opts, struct shm_node **out, struct shm_why *why);
+
+/* Serves until SIGTERM or SIGINT. 0 or -FAR_EIO. */
+int shm_node_serve(struct shm_node *n);
+
+/* Removes the socket, frees everything. Clients that still run keep their mapping, the region keeps their sessions.
+ * NULL is fine. */
+void shm_node_close(struct shm_node *n);
+
+uint64_t shm_node_size(const struct shm_node *n);
+
+/* A node as a child process, for tests and for programs that bring their own pool. */
+struct shm_child {
+	pid_t pid;
+	char dir[64]; /* private directory of the socket */
+	char uri[96]; /* "shm:" and the socket's path */
+};
+
+/* Forks a node with a fresh region of `size` bytes; returns when it serves. It ends when the calling process does. */
+int shm_node_spawn(uint64_t size, struct shm_child *out, struct shm_why *why);
+
+/* Ends it, waits for that, removes its directory. Does nothing when pid is 0. */
+void shm_node_stop(struct shm_child *c);
+
+#endif

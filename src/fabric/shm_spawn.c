@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shm_spawn.c -- a memory node as a child process. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <farside/error.h>
+
+#include "base/base.h"
+#include "fabric/shm_region.h"
+
+static void
+shm_child_path(const struct shm_child *c, char *path, size_t max)
+{
+	snprintf(path, max, "%s/node", c->dir);
+}
+
+/* The child's life: reports how its start went through `report`, serves, and cleans up. */
+static _Noreturn void
+shm_child_run(const struct shm_child *c, uint64_t size, int report)
+{
+	char path[sizeof(c->dir) + 8];
+	struct shm_node_opts opts = { .path = path, .size = size, .child = true };
+	struct shm_node *n = NULL;
+	struct shm_why why = { "" };
+	int err;
+
+	shm_child_path(c, path, sizeof(path));
+	err = shm_node_open(&opts, &n, &why);
+	if (write(report, &err, sizeof(err)) < 0 || (err && write(report, &why, sizeof(why)) < 0))
+		err = -FAR_EIO;
+	close(report);
+	if (err == 0)
+		err = shm_node_serve(n);
+	shm_node_close(n);
+	rmdir(c->dir);
+	/* The parent's buffers and handlers are not ours to run. */
+	_exit(err ? 1 : 0);
+}
+
+static int
+shm_child_wait(int report, struct shm_why *why)
+{
+	int err = -FAR_EIO;
+	ssize_t n;
+
+	do
+		n = read(report, &err, sizeof(err));
+	while (n < 0 && errno == EINTR);
+	if (n != (ssize_t)sizeof(err))
+		return shm_why(why, -FAR_EIO, "the memory node ended before it served");
+	if (err && read(report, why, sizeof(*why)) != (ssize_t)sizeof(*why))
+		return shm_why(why, err, "the memory node failed: %s", far_strerror(err));
+	return err;
+}
+
+int
+shm_node_spawn(uint64_t size, struct shm_child *out, struct shm_why *why)
+{
+	const char *tmp = getenv("TMPDIR");
+	struct shm_child c = { .pid = 0 };
+	int report[2], err;
+
+	/* A socket's path must be short. */
+	snprintf(c.dir, sizeof(c.dir), "%s/farside-XXXXXX", tmp && strlen(tmp) < 40 ? tmp : "/tmp");
+	if (mkdtemp(c.dir) == NULL)
+		return shm_why(why, -FAR_EIO, "%s: %s", c.dir, strerror(errno));
+	snprintf(c.uri, sizeof(c.uri), "shm:%s/node", c.dir);
+	if (pipe2(report, O_CLOEXEC) != 0) {
+		rmdir(c.dir);
+		return shm_why(why, -FAR_EIO, "pipe: %s", strerror(errno));
+	}
+	if ((c.pid = fork()) == 0) {
+		close(report[0]);
+		shm_child_run(&c, size, report[1]);
+	}
+	err = c.pid < 0 ? shm_why(why, -FAR_EIO, "fork: %s", strerror(errno)) : 0;
+	close(report[1]);
+	if (err == 0)
+		err = shm_child_wait(report[0], why);
+	close(report[0]);
+	if (err) {
+		shm_node_stop(&c);
+		return err;
+	}
+	*out = c;
+	return 0;
+}
+
+void
+shm_node_stop(struct shm_child *c)
+{
+	char path[sizeof(c->dir) + 8];
+
+	if (c->pid > 0) {
+		kill(c->pid, SIGTERM);
+		while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
+			;
+	}
+	if (c->dir[0] != '\0') {
+		/* Left when the node was killed. */
+		shm_child_path(c, path, sizeof(path));
+		unlink(path);
+		rmdir(c->dir);
+	}
+	*c = (struct shm_child){ .pid = 0 };
+}

@@ -52,7 +52,7 @@ struct far_index_ops {
 
 	/* 0 and *value, or -FAR_ENOENT. */
 	int (*get)(struct far_index *ix, struct far_task *t, struct far_bytes key, struct far_value *value);
-	/* *version: 0, or the version that the key must have (UPDATE only); receives the one written. */
+	/* *version: 0, or the version that the key must have (UPDATE only); on success it receives the one written. */
 	int (*put)(struct far_index *ix, struct far_task *t, enum far_put_mode mode, struct far_bytes key,
 		   struct far_bytes value, uint64_t *version);
 	/* `expect`: 0, or the version that the key must have. */

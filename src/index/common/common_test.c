@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "index/common/block.h"
+#include "index/common/gate.h"
+#include "test.h"
+
+union room {
+	struct block b;
+	char bytes[4096];
+};
+
+static void
+test_block_round_trip_verifies(void)
+{
+	union room r;
+	struct far_bytes key = FAR_STR("0123456789abcdef"), value = FAR_STR("12345678");
+
+	memset(&r, 0xff, sizeof(r));
+	block_make(&r.b, 77, 1234, key, value);
+	CHECK_EQ(block_len(key.len, value.len), 64);
+	CHECK_EQ(block_verify(&r.b, 64), 0);
+	CHECK(block_has_key(&r.b, 77, key));
+	CHECK(!block_has_key(&r.b, 77, FAR_STR("0123456789abcde")));
+	CHECK(!block_has_key(&r.b, 78, key));
+	CHECK(block_value(&r.b).len == 8 && memcmp(block_value(&r.b).data, "12345678", 8) == 0);
+}
+
+static void
+test_block_any_flipped_bit_is_noticed(void)
+{
+	union room r;
+
+	block_make(&r.b, 77, 1234, FAR_STR("key"), FAR_STR("a value"));
+	for (size_t bit = 0; bit < 8 * (40 + 3 + 7); bit++) {
+		r.bytes[bit / 8] ^= (char)(1 << bit % 8);
+		CHECK_EQ(block_verify(&r.b, 64), -FAR_ECORRUPT);
+		r.bytes[bit / 8] ^= (char)(1 << bit % 8);
+	}
+	CHECK_EQ(block_verify(&r.b, 64), 0);
+}
+
+static void
+test_block_lengths_beyond_its_room_are_refused(void)
+{
+	union room r;
+
+	block_make(&r.b, 77, 1234, FAR_STR("key"), FAR_STR("a value"));
+	CHECK_EQ(block_verify(&r.b, 49), -FAR_ECORRUPT);
+	r.b.key_len = 0;
+	CHECK_EQ(block_verify(&r.b, 64), -FAR_ECORRUPT);
+	r.b.key_len = UINT32_MAX;
+	r.b.value_len = UINT32_MAX;
+	CHECK_EQ(block_verify(&r.b, 64), -FAR_ECORRUPT);
+}
+
+/* The gate, with fibers that take turns. */
+struct gate_log {
+	struct gate gate;
+	int inside, inside_max, sent, answered, last, result;
+};
+
+struct gate_writer {
+	struct gate_log *log;
+	int id;
+	bool blind;
+};
+
+static void
+gate_writer(struct far_task *t, void *arg)
+{
+	struct gate_writer *w = arg;
+	struct gate_log *log = w->log;
+	struct gate_pass pass;
+
+	if (gate_enter(&log->gate, t, &pass, 7, w->blind)) {
+		log->answered++;
+		CHECK_EQ(pass.result, log->result);
+		return;
+	}
+	if (++log->inside > log->inside_max)
+		log->inside_max = log->inside;
+	far_sleep(t, 1000);
+	log->inside--;
+	log->sent++;
+	log->last = w->id;
+	gate_leave(&log->gate, &pass, log->result);
+}
+
+static void
+gate_run(bool blind, struct gate_log *log)
+{
+	struct gate_writer w[10];
+	struct far_loop *loop;
+
+	REQUIRE(far_loop_open(&(struct far_loop_opts){ .seed = 1 }, &loop) == 0);
+	for (int i = 0; i < 10; i++) {
+		w[i] = (struct gate_writer){ log, i, blind };
+		REQUIRE(far_loop_spawn(loop, NULL, gate_writer, &w[i], 0) == 0);
+	}
+	far_loop_run(loop);
+	far_loop_close(loop);
+	for (int i = 0; i < GATE_LANES; i++)
+		CHECK(log->gate.inside[i] == NULL);
+}
+
+static void
+test_gate_blind_writes_behind_one_are_combined(void)
+{
+	struct gate_log log = { .result = -FAR_ENOMEM };
+
+	gate_run(true, &log);
+	CHECK_EQ(log.inside_max, 1);
+	CHECK_EQ(log.sent, 2);
+	CHECK_EQ(log.answered, 8);
+	CHECK_EQ(log.last, 9);
+}
+
+static void
+test_gate_other_writes_go_one_by_one(void)
+{
+	struct gate_log log = { .result = 0 };
+
+	gate_run(false, &log);
+	CHECK_EQ(log.inside_max, 1);
+	CHECK_EQ(log.sent, 10);
+	CHECK_EQ(log.answered, 0);
+}
+
+TEST_MAIN(TEST(test_block_round_trip_verifies), TEST(test_block_any_flipped_bit_is_noticed),
+	  TEST(test_block_lengths_beyond_its_room_are_refused), TEST(test_gate_blind_writes_behind_one_are_combined),
+	  TEST(test_gate_other_writes_go_one_by_one))

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * dir.c -- the directory: its cache, doubling, and switching its words to what a fate says.
+ *
+ * D1 The root word names the directory and its depth. It changes only by CAS from one directory to one twice as long.
+ * D2 Doubling, under the lock `doubling`: freeze every word by CAS, WRITE the copy, CAS the root. So a switch of a
+ *    directory word either came before the freeze and was copied, or fails and goes to the new directory.
+ * D3 A directory word's depth only grows: a switch replaces whatever shallower word it finds. So when a child is split
+ *    while words still name its parent (whose splitter is slow or dead), these go to the grandchildren at once, and
+ *    nobody can bring back a child that was retired meanwhile.
+ * D4 `version` grows after every change and before the memory of what was unlinked is retired. A client that read
+ *    pool epoch e and then an unchanged version holds nothing that was retired before e.
+ */
+#include "base/base.h"
+#include "index/race/race.h"
+
+enum {
+	RACE_ROUNDS_MAX = 64,       /* freezing rounds: each lost one means that another client made progress */
+	RACE_POLLS_MAX = 100,       /* looks at a doubling lock: about six seconds, longer than a lease and FENCE */
+	RACE_READ_MAX = 1 << 20,    /* bytes of one READ of the directory */
+};
+
+/* Notes a READ of the changing words of the head. */
+static void
+race_note_root(struct race *r, struct far_task *t, struct race_root_line *line)
+{
+	far_read(t, race_head_at(r, offsetof(struct race_head, root)), line, sizeof(*line));
+}
+
+static int
+race_check_root(struct race *r, struct far_task *t, uint64_t root)
+{
+	unsigned depth = race_dir_depth(root);
+
+	if (depth > RACE_DEPTH_MAX || (root & RACE_DIR_FROZEN))
+		return -FAR_ECORRUPT;
+	return race_check_addr(r, t, race_unpack(root), sizeof(uint64_t) << depth);
+}
+
+/* Can this be a word of the directory at place `i`, unfrozen or not? */
+static int
+race_check_dir(struct race *r, struct far_task *t, uint64_t word, unsigned depth)
+{
+	if (race_dir_depth(word) > depth)
+		return -FAR_ECORRUPT;
+	return race_check_addr(r, t, race_unpack(word), race_subtable_len(r));
+}
+
+/* Reads a whole directory, frozen marks included. */
+static int
+race_read_dir(struct far_task *t, uint64_t root, uint64_t *dir)
+{
+	uint64_t len = sizeof(uint64_t) << race_dir_depth(root);
+
+	for (uint64_t at = 0; at < len; at += RACE_READ_MAX)
+		far_read(t, far_addr_add(race_unpack(root), at), (char *)dir + at, far_min(len - at, RACE_READ_MAX));
+	return far_wait(t);
+}
+
+int
+race_refresh(struct race *r, struct far_task *t, bool force)
+{
+	struct race_root_line line;
+	uint64_t n, *dir;
+	int err;
+
+	/* The version first: what changes after it shows in the next refresh (D4). */
+	race_note_root(r, t, &line);
+	if ((err = far_wait(t)) != 0)
+		return err;
+	if (!force && line.root == r->root && line.version == r->version)
+		return 0;
+	if ((err = race_check_root(r, t, line.root)) != 0)
+		return err;
+	n = (uint64_t)1 << race_dir_depth(line.root);
+	dir = malloc(n * sizeof(*dir));
+	if (!dir)
+		return -FAR_ENOMEM;
+	if ((err = race_read_dir(t, line.root, dir)) != 0)
+		goto fail;
+	for (uint64_t i = 0; i < n; i++) {
+		dir[i] &= ~RACE_DIR_FROZEN;
+		if ((err = race_check_dir(r, t, dir[i], race_dir_depth(line.root))) != 0)
+			goto fail;
+	}
+	free(r->dir);
+	r->dir = dir;
+	r->depth = race_dir_depth(line.root);
+	r->root = line.root;
+	r->version = line.version;
+	return 0;
+fail:
+	free(dir);
+	return err;
+}
+
+int
+race_index_refresh(struct far_index *ix, struct far_task *t)
+{
+	return race_refresh(race_of(ix), t, false);
+}
+
+void
+race_adopt(struct race *r, uint64_t hash, unsigned depth, struct far_addr low, struct far_addr high)
+{
+	uint32_t suffix = race_suffix(hash, depth);
+
+	/* A cache less deep than the children cannot name them: the caller refreshed it before. */
+	if (r->depth <= depth)
+		return;
+	for (uint64_t i = suffix; i < (uint64_t)1 << r->depth; i += (uint64_t)1 << depth) {
+		/* A word that is deeper already is newer than this fate. */
+		if (race_dir_depth(r->dir[i]) == depth)
+			r->dir[i] = race_dir(depth + 1, i >> depth & 1 ? high : low);
+	}
+}
+
+/* Doubling ------------------------------------------------------------------------------------------------ */
+
+/* Freezes all words of the directory at `root` into `dir` (D2). */
+static int
+race_freeze_dir(struct far_task *t, uint64_t root, uint64_t *dir)
+{
+	uint64_t n = (uint64_t)1 << race_dir_depth(root), todo = 1;
+	struct far_scratch_mark mark = far_scratch_mark(t);
+	uint64_t *old = far_scratch(t, RACE_BATCH * sizeof(*old));
+	int err = old ? race_read_dir(t, root, dir) : -FAR_ENOMEM;
+
+	for (int round = 0; todo && !err; round++) {
+		todo = 0;
+		if (round == RACE_ROUNDS_MAX)
+			err = -FAR_ECONTENDED;
+		for (uint64_t at = 0; at < n && !err; at += RACE_BATCH) {
+			uint64_t end = far_min(n, at + RACE_BATCH);
+
+			for (uint64_t i = at; i < end; i++) {
+				if (!(dir[i] & RACE_DIR_FROZEN))
+					far_cas(t, far_addr_add(race_unpack(root), i * 8), dir[i],
+						dir[i] | RACE_DIR_FROZEN, &old[i - at]);
+			}
+			err = far_wait(t);
+			for (uint64_t i = at; i < end && !err; i++) {
+				if (dir[i] & RACE_DIR_FROZEN)
+					continue;
+				todo += old[i - at] != dir[i] && !(old[i - at] & RACE_DIR_FROZEN);
+				dir[i] = old[i - at] == dir[i] ? dir[i] | RACE_DIR_FROZEN : old[i - at];
+			}
+		}
+	}
+	far_scratch_reset(t, mark);
+	return err;
+}
+
+/* Under the lock: makes and publishes a directory twice as long as the one at `root`. */
+static int
+race_grow_dir(struct race *r, struct far_task *t, uint64_t root)
+{
+	unsigned depth = race_dir_depth(root), class = pool_class_of(sizeof(uint64_t) << (depth + 1));
+	uint64_t n = (uint64_t)1 << depth, old, seen, *dir = malloc(2 * n * sizeof(*dir));
+	struct far_addr at;
+	int err;
+
+	if (!dir)
+		return -FAR_ENOMEM;
+	if ((err = pool_alloc(r->pt, t, far_addr_node(r->head), POOL_INDEX, class, &at)) != 0)
+		goto fail;
+	if ((err = race_freeze_dir(t, root, dir)) != 0)
+		goto undo;
+	for (uint64_t i = 0; i < n; i++)
+		dir[i] = dir[i + n] = dir[i] & ~RACE_DIR_FROZEN;
+	for (uint64_t o = 0; o < 2 * n * 8; o += RACE_READ_MAX)
+		far_write(t, far_addr_add(at, o), (char *)dir + o, far_min(2 * n * 8 - o, RACE_READ_MAX));
+	if ((err = far_wait(t)) != 0)
+		goto undo;
+	far_cas(t, race_head_at(r, offsetof(struct race_head, root)), root, race_dir(depth + 1, at), &old);
+	far_faa(t, race_head_at(r, offsetof(struct race_head, version)), 1, &seen);
+	if ((err = far_wait(t)) != 0)
+		goto fail; /* Outcome unknown: the new directory is nobody's to free. */
+	FAR_ASSERT(old == root);
+	pool_retire(r->pt, POOL_INDEX, pool_class_of(n * sizeof(*dir)), race_unpack(root));
+	free(dir);
+	return 0;
+undo:
+	pool_unalloc(r->pt, POOL_INDEX, class, at);
+fail:
+	free(dir);
+	return err;
+}
+
+/* Takes the doubling lock or sees that the directory is deep enough: 1, 0, or an error. */
+static int
+race_lock_dir(struct race *r, struct far_task *t, unsigned depth, struct race_root_line *line)
+{
+	struct far_addr lock = race_head_at(r, offsetof(struct race_head, doubling));
+	uint64_t old, me = pool_serial(r->pool), holder = 0;
+	int err;
+
+	for (int poll = 0; poll < RACE_POLLS_MAX; poll++) {
+		far_cas(t, lock, holder, me, &old);
+		race_note_root(r, t, line);
+		if ((err = far_wait(t)) != 0)
+			return err;
+		if (old == holder)
+			return 1;
+		if ((err = race_check_root(r, t, line->root)) != 0 || race_dir_depth(line->root) > depth)
+			return err;
+		/* Somebody doubles. Is it alive? A lease is not a fence: only FENCE lets us take its lock. */
+		holder = 0;
+		if (old != me && poll % 8 == 7) {
+			if ((err = pool_gone(r->pool, t, old)) < 0)
+				return err;
+			holder = err ? old : 0;
+		}
+		far_sleep(t, (uint64_t)1000 << far_min(poll + 3, 16));
+	}
+	return -FAR_ECONTENDED;
+}
+
+int
+race_double(struct race *r, struct far_task *t, unsigned depth)
+{
+	struct far_addr lock = race_head_at(r, offsetof(struct race_head, doubling));
+	struct race_root_line line;
+	uint64_t old;
+	int err, unlock;
+
+	if (depth >= RACE_DEPTH_MAX)
+		return -FAR_EFULL;
+	err = race_lock_dir(r, t, depth, &line);
+	if (err == 1) {
+		if ((err = race_check_root(r, t, line.root)) == 0 && race_dir_depth(line.root) <= depth)
+			err = race_grow_dir(r, t, line.root);
+		far_forget(t);
+		far_cas(t, lock, pool_serial(r->pool), 0, &old);
+		unlock = far_wait(t);
+		err = err ? err : unlock;
+	}
+	return err ? err : race_refresh(r, t, false);
+}
+
+/* Switching ----------------------------------------------------------------------------------------------- */
+
+/* The words of a directory that are to name the children: [first, first + n steps). */
+struct race_switch_batch {
+	uint64_t first, n;
+	uint64_t seen[RACE_BATCH];   /* what each word was when last seen; deeper than the parent = done */
+};
+
+/* Is this word still to be switched? */
+static bool
+race_switch_todo(const struct race_children *c, uint64_t word)
+{
+	return race_dir_depth(word) <= c->depth;
+}
+
+/* CASes the words of `b` that are still to be switched and not frozen, once; returns whether all are done, or an
+ * error. *frozen is set when one must be done in the next directory. */
+static int
+race_switch_once(struct far_task *t, uint64_t root, const struct race_children *c, struct race_switch_batch *b,
+		 bool *frozen)
+{
+	uint64_t old[RACE_BATCH];
+	int err, done = 1;
+
+	for (uint64_t k = 0; k < b->n; k++) {
+		uint64_t i = b->first + (k << c->depth);
+		struct far_addr child = i >> c->depth & 1 ? c->high : c->low;
+
+		if (race_switch_todo(c, b->seen[k]) && !(b->seen[k] & RACE_DIR_FROZEN))
+			far_cas(t, far_addr_add(race_unpack(root), i * 8), b->seen[k],
+				race_dir(c->depth + 1, child), &old[k]);
+	}
+	if ((err = far_wait(t)) != 0)
+		return err;
+	for (uint64_t k = 0; k < b->n; k++) {
+		if (!race_switch_todo(c, b->seen[k]))
+			continue;
+		if (b->seen[k] & RACE_DIR_FROZEN)
+			*frozen = true;
+		else if (old[k] == b->seen[k])
+			b->seen[k] = race_dir(c->depth + 1, c->low);
+		else
+			b->seen[k] = old[k];
+		done &= !race_switch_todo(c, b->seen[k]) || (b->seen[k] & RACE_DIR_FROZEN) != 0;
+	}
+	return done;
+}
+
+/* Switches all words of the directory at `root` that name the parent or an ancestor of it. */
+static int
+race_switch_dir(struct far_task *t, uint64_t root, const struct race_children *c, bool *frozen)
+{
+	uint64_t step = (uint64_t)1 << c->depth, end = (uint64_t)1 << race_dir_depth(root);
+	struct race_switch_batch b;
+	int done;
+
+	for (b.first = c->suffix; b.first < end; b.first += b.n << c->depth) {
+		b.n = far_min(RACE_BATCH, (end - b.first + step - 1) >> c->depth);
+		for (uint64_t k = 0; k < b.n; k++)
+			b.seen[k] = race_dir(c->depth, c->parent);
+		/* Each lost CAS found a deeper word, or a frozen one, or the next of a few ancestors. */
+		for (int round = 0; round <= RACE_DEPTH_MAX + 1; round++) {
+			if ((done = race_switch_once(t, root, c, &b, frozen)) != 0)
+				break;
+		}
+		if (done <= 0)
+			return done ? done : -FAR_ECORRUPT;
+	}
+	return 0;
+}
+
+int
+race_switch(struct race *r, struct far_task *t, const struct race_children *c)
+{
+	int err;
+
+	for (int round = 0; round < RACE_ROUNDS_MAX; round++) {
+		uint64_t root = r->root;
+		bool frozen = false;
+
+		if ((err = race_switch_dir(t, root, c, &frozen)) != 0)
+			return err;
+		/* The words of this directory are switched. If it was still the root afterwards, or is being copied
+		 * only now, nobody copies the old ones (D2); otherwise do the same with the new directory. */
+		if (frozen)
+			err = race_double(r, t, race_dir_depth(root));
+		else
+			err = race_refresh(r, t, false);
+		if (err)
+			return err;
+		if (!frozen && r->root == root)
+			return 0;
+	}
+	return -FAR_ECONTENDED;
+}

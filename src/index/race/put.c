@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * put.c -- insert, update, upsert, delete and move (paper, section 4.2, with R2 in place of its duplicate rule).
+ *
+ *	insert  WRITE block + READ pairs | CAS empty -> tentative + READ pairs | CAS tentative -> live
+ *	update  WRITE block + READ pairs | READ blocks | CAS old -> new
+ *	delete  READ pairs | READ blocks | CAS old -> empty
+ *	move    READ pairs | READ blocks | WRITE copy | CAS old -> copy
+ */
+#include "base/base.h"
+#include "index/race/race.h"
+
+/* A write on its way: the new block, not yet published. */
+struct race_write {
+	struct race *r;
+	struct far_bytes key;
+	uint64_t hash;
+	enum far_put_mode mode;
+	uint64_t expect;          /* version that the key must have, 0 = any */
+	uint64_t version;         /* of the new block */
+	struct block *image;      /* local copy */
+	uint64_t image_len;       /* whole words */
+	unsigned class;
+	struct far_addr block;    /* raw 0: none yet */
+	bool written;             /* its WRITE was waited for */
+	bool exposed;             /* it was in a slot once: others may be reading it */
+	struct backoff backoff;
+	unsigned looks;
+	struct race_view view;
+};
+
+enum race_step {
+	RACE_AGAIN = 1, /* look up again */
+	RACE_DONE = 0,  /* or a negative error */
+};
+
+static uint64_t
+race_write_slot(const struct race_write *w)
+{
+	return race_slot(w->view.fp, w->class, w->block);
+}
+
+/* Gives the block back: at once when nobody else can have met it. */
+static void
+race_write_drop(struct race_write *w)
+{
+	if (!w->block.raw)
+		return;
+	if (w->exposed)
+		pool_retire(w->r->pt, POOL_BLOCKS, w->class, w->block);
+	else
+		pool_unalloc(w->r->pt, POOL_BLOCKS, w->class, w->block);
+	w->block.raw = 0;
+}
+
+static int
+race_write_init(struct race_write *w, struct far_task *t, struct far_bytes value)
+{
+	uint64_t len = block_len(w->key.len, value.len);
+	int err = pool_version(w->r->pool, t, &w->version);
+
+	if (err)
+		return err;
+	w->class = pool_class_of(len);
+	w->image_len = far_align(len, 8);
+	w->image = far_scratch(t, w->image_len);
+	if (!w->image)
+		return -FAR_ENOMEM;
+	block_make(w->image, w->hash, w->version, w->key, value);
+	return 0;
+}
+
+/* Puts the block on the node of the slots and notes its WRITE, unless it lies there already. */
+static int
+race_write_stage(struct race_write *w, struct far_task *t)
+{
+	unsigned node;
+	int err;
+
+	race_locate(w->r, w->hash, &w->view);
+	node = far_addr_node(w->view.subtable);
+	if (w->block.raw && far_addr_node(w->block) != node)
+		race_write_drop(w);
+	if (!w->block.raw) {
+		if ((err = pool_alloc(w->r->pt, t, node, POOL_BLOCKS, w->class, &w->block)) != 0)
+			return err;
+		w->written = w->exposed = false;
+	}
+	if (!w->written)
+		far_write(t, w->block, w->image, w->image_len);
+	return 0;
+}
+
+/* Round trip 1 of every write: after it `view` holds current slots, none frozen. */
+static int
+race_write_lookup(struct race_write *w, struct far_task *t)
+{
+	int err = w->image ? race_write_stage(w, t) : 0;
+
+	if (err)
+		return err;
+	if ((err = race_lookup(w->r, t, w->hash, &w->view)) != 0)
+		return err;
+	w->written = true;
+	if (race_view_frozen(&w->view)) {
+		err = race_wait_split(w->r, t, &w->view);
+		return err ? err : RACE_AGAIN;
+	}
+	return RACE_DONE;
+}
+
+/* Reads the blocks of `m` and finds the key's: RACE_DONE, *hit may be NULL. */
+static int
+race_write_find(struct race_write *w, struct far_task *t, struct race_matches *m, struct race_match **hit)
+{
+	bool damaged;
+	int err;
+
+	*hit = NULL;
+	if (!m->n)
+		return RACE_DONE;
+	err = race_note_blocks(w->r, t, m);
+	if (err == -FAR_ENOMEM) {
+		far_forget(t);
+		return err;
+	}
+	damaged = err != 0;
+	if ((err = far_wait(t)) != 0)
+		return err;
+	if (!damaged)
+		*hit = race_pick(m, w->hash, w->key, &damaged);
+	if (*hit || !damaged)
+		return RACE_DONE;
+	err = race_damaged(w->r, t, &w->backoff, &w->looks);
+	return err ? err : RACE_AGAIN;
+}
+
+static int
+race_again(struct race_write *w, struct far_task *t)
+{
+	int err = backoff_wait(t, &w->backoff);
+
+	return err ? err : RACE_AGAIN;
+}
+
+/* Swings the key's slot from the block found to `desired`; the old block goes to grace. The linearization point. */
+static int
+race_swing(struct race_write *w, struct far_task *t, const struct race_match *hit, uint64_t desired)
+{
+	uint64_t old;
+	int err;
+
+	far_cas(t, hit->addr, hit->word, desired, &old);
+	if ((err = far_wait(t)) != 0) {
+		/* Outcome unknown: neither block may be used again by us. */
+		w->block.raw = 0;
+		return err;
+	}
+	if (old != hit->word)
+		return race_again(w, t);
+	pool_retire(w->r->pt, POOL_BLOCKS, race_slot_class(hit->word), race_unpack(hit->word));
+	return RACE_DONE;
+}
+
+/* Both stand back at first; the lower address goes on, and after two tries anybody does: it removes the rival. */
+static int
+race_remove_rival(struct race_write *w, struct far_task *t, struct far_addr slot, const struct race_match *rival)
+{
+	uint64_t old;
+	int err;
+
+	if (slot.raw > rival->addr.raw && w->backoff.tries < 2)
+		return RACE_AGAIN;
+	far_cas(t, rival->addr, rival->word, 0, &old);
+	if ((err = far_wait(t)) != 0)
+		return err;
+	return old == rival->word ? RACE_DONE : RACE_AGAIN;
+}
+
+/*
+ * Our tentative slot is in place and `view` was read after it. Decides whether we may finish (R2): RACE_DONE, not
+ * now: RACE_AGAIN, or -FAR_EEXIST.
+ */
+static int
+race_contest(struct race_write *w, struct far_task *t, struct far_addr slot)
+{
+	struct race_matches m, others = { .n = 0 };
+	struct race_match *rival;
+	int err;
+
+	if (race_view_frozen(&w->view))
+		return RACE_AGAIN;
+	race_view_match(&w->view, true, &m);
+	for (unsigned i = 0; i < m.n; i++) {
+		if (m.at[i].addr.raw != slot.raw)
+			others.at[others.n++] = m.at[i];
+	}
+	if ((err = race_write_find(w, t, &others, &rival)) != RACE_DONE || !rival)
+		return err;
+	if (!(rival->word & RACE_TENTATIVE))
+		return w->mode == FAR_PUT_INSERT ? -FAR_EEXIST : RACE_AGAIN;
+	err = race_remove_rival(w, t, slot, rival);
+	/* With more than one candidate there may be a second rival: look at all of them again. */
+	return err == RACE_DONE && others.n > 1 ? RACE_AGAIN : err;
+}
+
+/*
+ * Takes our tentative slot back. A CAS that fails found it frozen or removed: just as well. When the node does not
+ * answer, the slot may still point to the block: then the block is given up for good.
+ */
+static int
+race_withdraw(struct race_write *w, struct far_task *t, struct far_addr slot)
+{
+	uint64_t old;
+	int err;
+
+	far_forget(t);
+	far_cas(t, slot, race_write_slot(w) | RACE_TENTATIVE, 0, &old);
+	if ((err = far_wait(t)) != 0)
+		w->block.raw = 0;
+	return err;
+}
+
+/* The key is not there: insert it. */
+static int
+race_insert(struct race_write *w, struct far_task *t)
+{
+	uint64_t tentative, old;
+	struct far_addr slot;
+	int err, lost;
+
+	if (!race_view_empty(&w->view, &slot)) {
+		err = race_split(w->r, t, &w->view);
+		return err ? err : RACE_AGAIN;
+	}
+	/* 2. Claim the slot, and read all candidates again: in this order (G3). */
+	tentative = race_write_slot(w) | RACE_TENTATIVE;
+	w->exposed = true;
+	far_cas(t, slot, 0, tentative, &old);
+	race_note_pairs(t, &w->view);
+	if ((err = far_wait(t)) != 0)
+		goto unsure;
+	if (old != 0)
+		return race_again(w, t);
+	if ((err = race_contest(w, t, slot)) != RACE_DONE) {
+		if ((lost = race_withdraw(w, t, slot)) != 0)
+			return lost;
+		return err == RACE_AGAIN ? race_again(w, t) : err;
+	}
+	/* 3. Nobody else inserts this key: publish. The linearization point. */
+	far_cas(t, slot, tentative, race_write_slot(w), &old);
+	if ((err = far_wait(t)) != 0)
+		goto unsure;
+	return old == tentative ? RACE_DONE : race_again(w, t);
+unsure:
+	w->block.raw = 0;
+	return err;
+}
+
+/* One attempt of a put. */
+static int
+race_put_once(struct race_write *w, struct far_task *t)
+{
+	struct race_matches m;
+	struct race_match *hit;
+	int err;
+
+	if ((err = race_write_lookup(w, t)) != RACE_DONE)
+		return err;
+	race_view_match(&w->view, false, &m);
+	if ((err = race_write_find(w, t, &m, &hit)) != RACE_DONE)
+		return err;
+	if (!hit)
+		return w->mode == FAR_PUT_UPDATE ? -FAR_ENOENT : race_insert(w, t);
+	if (w->mode == FAR_PUT_INSERT)
+		return -FAR_EEXIST;
+	if (w->expect && hit->block->version != w->expect)
+		return -FAR_ECHANGED;
+	return race_swing(w, t, hit, race_write_slot(w));
+}
+
+static int
+race_put_all(struct race_write *w, struct far_task *t, struct far_bytes value)
+{
+	struct far_scratch_mark mark;
+	int err = race_write_init(w, t, value);
+
+	if (err)
+		return err;
+	mark = far_scratch_mark(t);
+	do {
+		far_scratch_reset(t, mark);
+		err = race_put_once(w, t);
+	} while (err == RACE_AGAIN);
+	if (err) {
+		far_forget(t);
+		race_write_drop(w);
+	}
+	return err;
+}
+
+int
+race_put(struct far_index *ix, struct far_task *t, enum far_put_mode mode, struct far_bytes key,
+	 struct far_bytes value, uint64_t *version)
+{
+	struct race *r = race_of(ix);
+	struct race_write w = { .r = r, .key = key, .hash = race_hash(r, key), .mode = mode, .expect = *version,
+				.backoff.off = r->no_backoff };
+	struct gate_pass pass;
+	int err;
+
+	if (r->no_backoff) {
+		err = race_put_all(&w, t, value);
+	} else if (gate_enter(&r->gate, t, &pass, w.hash, mode == FAR_PUT_UPSERT)) {
+		/* A later upsert of ours has replaced this value already: only its version is still needed. */
+		err = pass.result ? pass.result : pool_version(r->pool, t, &w.version);
+	} else {
+		err = race_put_all(&w, t, value);
+		gate_leave(&r->gate, &pass, err);
+	}
+	if (!err)
+		*version = w.version;
+	return err;
+}
+
+static int
+race_del_once(struct race_write *w, struct far_task *t)
+{
+	struct race_matches m;
+	struct race_match *hit;
+	int err;
+
+	if ((err = race_write_lookup(w, t)) != RACE_DONE)
+		return err;
+	race_view_match(&w->view, false, &m);
+	if ((err = race_write_find(w, t, &m, &hit)) != RACE_DONE)
+		return err;
+	if (!hit)
+		return -FAR_ENOENT;
+	if (w->expect && hit->block->version != w->expect)
+		return -FAR_ECHANGED;
+	return race_swing(w, t, hit, 0);
+}
+
+/* Copies the block that `hit` found to `node` and swings the slot to it. The copy is byte for byte the same. */
+static int
+race_move_block(struct race_write *w, struct far_task *t, const struct race_match *hit, unsigned node)
+{
+	int err;
+
+	w->class = race_slot_class(hit->word);
+	if ((err = pool_alloc(w->r->pt, t, node, POOL_BLOCKS, w->class, &w->block)) != 0)
+		return err;
+	/* The slot lies on another node: the copy's WRITE must be complete before the CAS (R7). */
+	far_write(t, w->block, hit->block, pool_class_len(w->class));
+	if ((err = far_wait(t)) != 0)
+		goto fail;
+	if ((err = race_swing(w, t, hit, race_write_slot(w))) != RACE_DONE)
+		goto fail;
+	return RACE_DONE;
+fail:
+	race_write_drop(w);
+	return err;
+}
+
+static int
+race_move_once(struct race_write *w, struct far_task *t, unsigned node)
+{
+	struct race_matches m;
+	struct race_match *hit;
+	int err;
+
+	if ((err = race_write_lookup(w, t)) != RACE_DONE)
+		return err;
+	race_view_match(&w->view, false, &m);
+	if ((err = race_write_find(w, t, &m, &hit)) != RACE_DONE)
+		return err;
+	if (!hit)
+		return -FAR_ENOENT;
+	if (far_addr_node(race_unpack(hit->word)) == node)
+		return RACE_DONE;
+	return race_move_block(w, t, hit, node);
+}
+
+int
+race_del(struct far_index *ix, struct far_task *t, struct far_bytes key, uint64_t expect)
+{
+	struct race *r = race_of(ix);
+	struct race_write w = { .r = r, .key = key, .hash = race_hash(r, key), .expect = expect,
+				.backoff.off = r->no_backoff };
+	struct far_scratch_mark mark = far_scratch_mark(t);
+	struct gate_pass pass;
+	int err;
+
+	if (!r->no_backoff)
+		gate_enter(&r->gate, t, &pass, w.hash, false);
+	do {
+		far_scratch_reset(t, mark);
+		err = race_del_once(&w, t);
+	} while (err == RACE_AGAIN);
+	if (!r->no_backoff)
+		gate_leave(&r->gate, &pass, err);
+	return err;
+}
+
+int
+race_move(struct far_index *ix, struct far_task *t, struct far_bytes key, unsigned node)
+{
+	struct race *r = race_of(ix);
+	struct race_write w = { .r = r, .key = key, .hash = race_hash(r, key), .backoff.off = r->no_backoff };
+	struct far_scratch_mark mark = far_scratch_mark(t);
+	int err;
+
+	if (node >= pool_nodes(r->pool))
+		return -FAR_EINVAL;
+	do {
+		far_scratch_reset(t, mark);
+		err = race_move_once(&w, t, node);
+	} while (err == RACE_AGAIN);
+	return err;
+}

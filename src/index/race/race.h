@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * race.h -- RACE hashing (Zuo et al., USENIX ATC 2021): one-sided extendible hashing, with its holes mended.
+ *
+ * Invariants that the operations rely on. M1 to M4 are the pool's (pool.h).
+ *
+ * R1 A key has at most one live (not tentative) slot in the current subtable of its hash.
+ * R2 An insert is two steps: CAS empty -> tentative, READ all candidate slots again, CAS tentative -> live. Readers
+ *    ignore tentative slots. Of two inserts of one key at least one sees the other's tentative slot, because each
+ *    reads after its own CAS. Who sees another does not finish: it removes the other's slot by CAS or its own.
+ *    Removing a tentative slot is always safe (its owner's last CAS fails then), so a dead owner blocks nobody.
+ * R3 A frozen slot never changes again. A subtable is split only after all its slots are frozen.
+ * R4 The CAS of the fate word to "decided" is the only moment at which the children become current. Before it the
+ *    frozen slots are current, after it they are history. A slot that is not frozen is current. So whoever used a
+ *    frozen word READs the fate afterwards.
+ * R5 Directory words follow the fate; everybody may switch them, to something deeper only. A directory word is a hint:
+ *    it may name a subtable that was split long ago, whose memory stays as long as any word names it.
+ * R6 Only the session that claimed a fate word posts FAAs on its slots, once each; who takes over (after FENCE)
+ *    freezes by CAS.
+ * R7 A block's WRITE is complete before a CAS that publishes it is posted.
+ */
+#ifndef FAR_RACE_H
+#define FAR_RACE_H
+
+#include <farside/index.h>
+
+#include "index/common/backoff.h"
+#include "index/common/block.h"
+#include "index/common/gate.h"
+#include "index/race/layout.h"
+#include "pool/pool.h"
+
+enum {
+	RACE_BATCH = 256,        /* verbs in one chain of a split, a scan or a check */
+	RACE_CANDIDATES = 28,    /* slots of a key */
+	RACE_CORRUPT_TRIES = 3,  /* looks at one slot before its block counts as damaged */
+};
+
+struct race_splitter;
+
+struct race {
+	struct pool_table *pt;
+	struct pool *pool;
+	struct far_addr head;
+	unsigned groups;
+	uint32_t tag;
+	unsigned subtable_class;
+	uint64_t (*hash)(const void *key, size_t len, uint64_t seed);
+	bool no_backoff;
+	struct gate gate;
+
+	/* The cached directory: 2^depth words, valid by M2. */
+	unsigned depth;
+	uint64_t root;
+	uint64_t version;
+	uint64_t *dir;
+
+	/* Subtables that fibers of this client are splitting right now. */
+	struct race_splitter *splitting;
+};
+
+/* A key's place in the table, and the 28 slots as last read. */
+struct race_view {
+	uint64_t hash;
+	uint8_t fp;
+	uint64_t dir_word;            /* the hint that led here */
+	struct far_addr subtable;
+	unsigned depth;
+	struct far_addr pair[2];
+	int skip;                     /* word index in words[1] of a shared bucket already in words[0], or -1 */
+	uint64_t words[2][RACE_PAIR_WORDS];
+};
+
+/* A slot that may hold the key. */
+struct race_match {
+	uint64_t word;
+	struct far_addr addr;         /* of the slot */
+	struct block *block;          /* in scratch, once read */
+};
+
+struct race_matches {
+	struct race_match at[RACE_CANDIDATES];
+	unsigned n;
+};
+
+/* view.c: from hash to slots ----------------------------------------------------------------------------- */
+
+/* Fills everything but the words from the cached directory. */
+void race_locate(struct race *r, uint64_t hash, struct race_view *v);
+
+/* Notes the two READs of round trip 1. */
+void race_note_pairs(struct far_task *t, struct race_view *v);
+
+/* 0, or -FAR_ESTALE-like -FAR_EAGAIN when the bucket headers are not those of the subtable. */
+int race_view_validate(const struct race *r, const struct race_view *v);
+
+/* Any of the key's slots is frozen. */
+bool race_view_frozen(const struct race_view *v);
+
+/* Collects slots with the key's fingerprint: live ones, and tentative ones when asked. */
+void race_view_match(const struct race_view *v, bool tentative, struct race_matches *m);
+
+/* The empty slot to take: of the pair with fewer keys. Returns false when there is none. */
+bool race_view_empty(const struct race_view *v, struct far_addr *slot);
+
+/* Notes READs of the blocks of all matches. -FAR_ECORRUPT when a word points nowhere, -FAR_ENOMEM. */
+int race_note_blocks(struct race *r, struct far_task *t, struct race_matches *m);
+
+/* The match that holds the key, NULL when none does; *damaged tells that a block could not be verified. */
+struct race_match *race_pick(struct race_matches *m, uint64_t hash, struct far_bytes key, bool *damaged);
+
+/* Can `word` point to a block here? -FAR_ECORRUPT. */
+int race_check_slot(struct race *r, struct far_task *t, uint64_t word);
+
+/* Can a subtable or directory of `len` bytes lie at `a`? -FAR_ECORRUPT. */
+int race_check_addr(struct race *r, struct far_task *t, struct far_addr a, uint64_t len);
+
+/* One lookup of round trip 1 and its checks: locate, READ, validate, refresh when stale. */
+int race_lookup(struct race *r, struct far_task *t, uint64_t hash, struct race_view *v);
+
+/* Counts a damaged look and decides: 0 = look again, -FAR_ECORRUPT. */
+int race_damaged(struct race *r, struct far_task *t, struct backoff *b, unsigned *looks);
+
+/* dir.c: the directory ------------------------------------------------------------------------------------ */
+
+/* Reads root and directory anew when the version or root changed (or `force`). */
+int race_refresh(struct race *r, struct far_task *t, bool force);
+/* Enters what a decided fate says into the cache. */
+void race_adopt(struct race *r, uint64_t hash, unsigned depth, struct far_addr low, struct far_addr high);
+/* Makes the directory deeper than `depth`, unless it is. -FAR_ENOMEM, -FAR_EFULL. */
+int race_double(struct race *r, struct far_task *t, unsigned depth);
+/* Makes every directory word of subtable `s` (depth, suffix) say what its fate says (R5). */
+struct race_children {
+	struct far_addr parent, low, high;
+	unsigned depth;   /* of the parent */
+	uint32_t suffix;  /* of the parent */
+};
+int race_switch(struct race *r, struct far_task *t, const struct race_children *c);
+
+/* split.c: splits and waiting for them --------------------------------------------------------------------- */
+
+/* Splits the view's subtable, or waits for whoever does. Afterwards: look up again. */
+int race_split(struct race *r, struct far_task *t, const struct race_view *v);
+/* The view met a frozen slot: follows the fate, waiting while it is undecided. Afterwards: look up again. */
+int race_wait_split(struct race *r, struct far_task *t, const struct race_view *v);
+/* The fate of the view's subtable was found decided: enters its children into the cache. Afterwards: look up again. */
+int race_follow(struct race *r, struct far_task *t, const struct race_view *v);
+/* The same, and does what is left of the split: its splitter may be dead. */
+int race_finish(struct race *r, struct far_task *t, const struct race_view *v);
+/* Finishes the split of a subtable whose claimer is gone. */
+int race_take_over(struct race *r, struct far_task *t, struct far_addr s, uint64_t fate);
+
+/* walk.c: one subtable after the other, in the order of bit-reversed hashes ------------------------------------ */
+
+/* A subtable as read whole, current when it was read. */
+struct race_part {
+	struct far_addr at;
+	unsigned depth;
+	uint32_t suffix;
+	struct race_fate_line *line;  /* in scratch, slots behind it */
+	uint64_t *words;
+	unsigned words_n;
+};
+
+/* Reads the subtable at *cursor and moves *cursor to the next one; *last is set when there is none. Extendible
+ * hashing by low bits makes a subtable an interval of bit-reversed hashes, and a split only cuts it in two: so a
+ * walk in this order meets every hash once, whatever happens meanwhile. */
+int race_walk(struct race *r, struct far_task *t, uint64_t *cursor, struct race_part *part, bool *last);
+
+static inline bool
+race_part_is_slot(unsigned i)
+{
+	return i % RACE_BUCKET_WORDS != 0;
+}
+
+/* Operations (index.h) ------------------------------------------------------------------------------------- */
+
+int race_create(struct pool_table *pt, struct far_task *t, const struct far_index_opts *o, struct far_addr *head);
+int race_open(struct pool_table *pt, struct far_task *t, const struct far_index_opts *o, struct far_index **out);
+void race_close(struct far_index *ix);
+int race_get(struct far_index *ix, struct far_task *t, struct far_bytes key, struct far_value *value);
+int race_put(struct far_index *ix, struct far_task *t, enum far_put_mode mode, struct far_bytes key,
+	     struct far_bytes value, uint64_t *version);
+int race_del(struct far_index *ix, struct far_task *t, struct far_bytes key, uint64_t expect);
+int race_move(struct far_index *ix, struct far_task *t, struct far_bytes key, unsigned node);
+int race_scan(struct far_index *ix, struct far_task *t, uint64_t *cursor, size_t inline_max,
+	      struct far_entry **entries, bool *last);
+int race_stat(struct far_index *ix, struct far_task *t, struct far_table_stat *out);
+int race_check(struct far_index *ix, struct far_task *t, far_report_fn *report, void *arg);
+int race_index_refresh(struct far_index *ix, struct far_task *t);
+int race_recover(struct far_index *ix, struct far_task *t);
+int race_reach(struct far_index *ix, struct far_task *t, struct far_addr addr, uint64_t hash, bool index);
+
+static inline struct race *
+race_of(struct far_index *ix)
+{
+	return (struct race *)ix;
+}
+
+static inline uint64_t
+race_hash(const struct race *r, struct far_bytes key)
+{
+	return r->hash(key.data, key.len, r->pt->seed);
+}
+
+static inline uint64_t
+race_subtable_len(const struct race *r)
+{
+	return RACE_FATE_LEN + (uint64_t)r->groups * RACE_GROUP_LEN;
+}
+
+static inline struct far_addr
+race_head_at(const struct race *r, size_t field)
+{
+	return far_addr_add(r->head, field);
+}
+
+#endif

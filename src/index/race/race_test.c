@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What one undisturbed operation costs, to the verb and the byte, and what a split costs others. */
+#include "base/base.h"
+#include "conform/world.h"
+#include "index/race/race.h"
+#include "test.h"
+
+struct bench {
+	struct world *w;
+	struct pool *pool;
+	struct pool_table *pt;
+	struct far_index *ix;
+	struct far_count count;
+	unsigned elsewhere;   /* a node where the first subtable does not lie */
+};
+
+static void
+bench_open(struct bench *b, struct far_task *t, bool create, unsigned groups)
+{
+	struct far_index_opts o = { .groups = groups };
+	struct far_addr head;
+
+	REQUIRE(pool_open(t, NULL, &b->pool) == 0);
+	if (create) {
+		REQUIRE(pool_table_new(b->pool, t, "t", "race", &b->pt) == 0);
+		REQUIRE(race_create(b->pt, t, &o, &head) == 0);
+		REQUIRE(pool_table_commit(b->pt, t, head) == 0);
+	} else {
+		REQUIRE(pool_table_open(b->pool, t, "t", &b->pt) == 0);
+	}
+	REQUIRE(race_open(b->pt, t, &o, &b->ix) == 0);
+	b->pt->ops = far_index_find("race");
+	b->pt->index = b->ix;
+	b->elsewhere = !far_addr_node(race_unpack(race_of(b->ix)->dir[0]));
+}
+
+static void
+bench_close(struct bench *b, struct far_task *t)
+{
+	pool_table_detach(b->pt, t);
+	race_close(b->ix);
+	CHECK_EQ(pool_table_close(b->pt, t), 0);
+	CHECK_EQ(pool_close(b->pool, t), 0);
+}
+
+enum bench_op {
+	BENCH_GET,
+	BENCH_INSERT,
+	BENCH_UPDATE,
+	BENCH_DELETE,
+	BENCH_MOVE,
+};
+
+/* Runs one operation on an account of its own. */
+static int
+bench_op(struct bench *b, struct far_task *t, enum bench_op op, const char *key)
+{
+	struct far_bytes k = far_str(key), v = FAR_STR("8 bytes.");
+	struct far_scratch_mark m = far_scratch_mark(t);
+	struct far_count *before;
+	struct far_value value;
+	uint64_t version = 0;
+	int err;
+
+	memset(&b->count, 0, sizeof(b->count));
+	REQUIRE(pool_enter(b->pool, t) == 0);
+	before = far_account(t, &b->count);
+	switch (op) {
+	case BENCH_GET:
+		err = race_get(b->ix, t, k, &value);
+		break;
+	case BENCH_INSERT:
+		err = race_put(b->ix, t, FAR_PUT_INSERT, k, v, &version);
+		break;
+	case BENCH_UPDATE:
+		err = race_put(b->ix, t, FAR_PUT_UPDATE, k, v, &version);
+		break;
+	case BENCH_DELETE:
+		err = race_del(b->ix, t, k, 0);
+		break;
+	default:
+		err = race_move(b->ix, t, k, b->elsewhere);
+	}
+	far_account(t, before);
+	CHECK_EQ(pool_leave(b->pool, t), 0);
+	far_scratch_reset(t, m);
+	return err;
+}
+
+static void
+bench_expect(const struct bench *b, unsigned round_trips, unsigned reads, unsigned writes, unsigned cas, unsigned bytes)
+{
+	CHECK_EQ(b->count.round_trips, round_trips);
+	CHECK_EQ(b->count.verbs[FAR_OP_READ], reads);
+	CHECK_EQ(b->count.verbs[FAR_OP_WRITE], writes);
+	CHECK_EQ(b->count.verbs[FAR_OP_CAS], cas);
+	CHECK_EQ(b->count.verbs[FAR_OP_FAA], 0);
+	CHECK_EQ(b->count.bytes_out + b->count.bytes_in, bytes);
+	CHECK_EQ(b->count.retries, 0);
+}
+
+static void
+body_costs(struct far_task *t, void *arg)
+{
+	struct bench *b = arg;
+
+	bench_open(b, t, true, 0);
+	/* The first allocation of a class asks the node for a chunk, on the background's account. */
+	CHECK_EQ(bench_op(b, t, BENCH_INSERT, "another 16 bytes"), 0);
+	CHECK_EQ(bench_op(b, t, BENCH_GET, "exactly 16 bytes"), -FAR_ENOENT);
+	bench_expect(b, 1, 2, 0, 0, 544);
+	CHECK_EQ(bench_op(b, t, BENCH_INSERT, "exactly 16 bytes"), 0);
+	bench_expect(b, 3, 4, 1, 2, 1624);
+	CHECK_EQ(bench_op(b, t, BENCH_GET, "exactly 16 bytes"), 0);
+	bench_expect(b, 2, 3, 0, 0, 752);
+	CHECK_EQ(bench_op(b, t, BENCH_UPDATE, "exactly 16 bytes"), 0);
+	bench_expect(b, 3, 3, 1, 1, 1124);
+	CHECK_EQ(bench_op(b, t, BENCH_MOVE, "exactly 16 bytes"), 0);
+	bench_expect(b, 4, 3, 1, 1, 1124);
+	CHECK_EQ(bench_op(b, t, BENCH_GET, "exactly 16 bytes"), 0);
+	bench_expect(b, 2, 3, 0, 0, 752);
+	CHECK_EQ(bench_op(b, t, BENCH_DELETE, "exactly 16 bytes"), 0);
+	bench_expect(b, 3, 3, 0, 1, 916);
+	bench_close(b, t);
+}
+
+static void
+test_race_costs_match_the_published_table(void)
+{
+	static const char *const backends[] = { "shm", "sim" };
+
+	for (size_t i = 0; i < FAR_LEN(backends); i++) {
+		struct bench b = { .w = world_open(backends[i], 2, 32 << 20, 1) };
+
+		world_run(b.w, body_costs, &b);
+		world_close(b.w);
+	}
+}
+
+/* One client fills the table until it splits, another one reads and writes beside it. */
+struct split_watch {
+	struct bench writer, other;
+	bool done;
+	uint64_t worst, waits, ops;
+};
+
+static void
+split_writer(struct far_task *t, void *arg)
+{
+	struct split_watch *s = arg;
+	char key[32];
+
+	bench_open(&s->writer, t, false, 0);
+	for (int i = 0; i < 2500; i++) {
+		snprintf(key, sizeof(key), "writer's key %04d", i);
+		CHECK_EQ(bench_op(&s->writer, t, BENCH_INSERT, key), 0);
+	}
+	bench_close(&s->writer, t);
+	s->done = true;
+}
+
+static void
+body_split(struct far_task *t, void *arg)
+{
+	static const unsigned plain[] = { [BENCH_GET] = 2, [BENCH_UPDATE] = 3, [BENCH_DELETE] = 3, [BENCH_INSERT] = 3 };
+	struct split_watch *s = arg;
+	char key[32];
+
+	bench_open(&s->other, t, true, 0);
+	for (int i = 0; i < 200; i++) {
+		snprintf(key, sizeof(key), "reader's key %04d", i);
+		CHECK_EQ(bench_op(&s->other, t, BENCH_INSERT, key), 0);
+	}
+	REQUIRE(far_loop_spawn(far_task_loop(t), world_connect(s->other.w), split_writer, s, 0) == 0);
+	while (!s->done) {
+		enum bench_op op = far_rand(t) % 2 ? BENCH_GET : BENCH_UPDATE;
+		uint64_t extra;
+
+		snprintf(key, sizeof(key), "reader's key %04u", (unsigned)(far_rand(t) % 200));
+		CHECK_EQ(bench_op(&s->other, t, op, key), 0);
+		extra = s->other.count.round_trips - plain[op];
+		s->worst = far_max(s->worst, extra);
+		s->waits += s->other.count.split_waits;
+		s->ops++;
+	}
+	bench_close(&s->other, t);
+}
+
+static void
+test_race_split_of_another_client_costs_at_most_8_round_trips(void)
+{
+	static const char *const backends[] = { "shm", "sim" };
+
+	for (size_t i = 0; i < FAR_LEN(backends); i++) {
+		struct split_watch s = { .other.w = world_open(backends[i], 1, 32 << 20, 3) };
+
+		s.writer.w = s.other.w;
+		world_run(s.other.w, body_split, &s);
+		world_close(s.other.w);
+		CHECK(s.worst <= 8);
+		printf("# %s: %llu operations, worst %llu extra round trips, %llu waits\n", backends[i],
+		       (unsigned long long)s.ops, (unsigned long long)s.worst, (unsigned long long)s.waits);
+	}
+}
+
+TEST_MAIN(TEST(test_race_costs_match_the_published_table),
+	  TEST(test_race_split_of_another_client_costs_at_most_8_round_trips))

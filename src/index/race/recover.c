@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * recover.c -- what is left of dead clients: finishing their splits, and telling which memory a table still uses.
+ *
+ * The pool calls race_reach() for the blocks of a fenced client's chunks, after race_recover(). Nothing new can come
+ * to point to them meanwhile, for only their owner could publish them.
+ */
+#include "base/base.h"
+#include "index/race/race.h"
+
+/* The subtable that directory word `i` names: a split that a dead client left behind is finished or done over. A live
+ * client's is its own business. */
+static int
+race_recover_word(struct race *r, struct far_task *t, uint64_t i, uint64_t word)
+{
+	struct race_view v = { .hash = i, .subtable = race_unpack(word), .depth = race_dir_depth(word) };
+	uint64_t fate;
+	int err;
+
+	far_read(t, v.subtable, &fate, sizeof(fate));
+	if ((err = far_wait(t)) != 0)
+		return err;
+	switch (RACE_FATE_KIND(fate)) {
+	case RACE_FATE_NONE:
+		return 0;
+	case RACE_FATE_CLAIMED:
+		if (RACE_FATE_SERIAL(fate) == pool_serial(r->pool))
+			return 0;
+		err = pool_gone(r->pool, t, RACE_FATE_SERIAL(fate));
+		return err == 1 ? race_take_over(r, t, v.subtable, fate) : err;
+	default:
+		return race_finish(r, t, &v);
+	}
+}
+
+/* Looks at every subtable that the directory names, once. */
+static int
+race_recover_words(struct race *r, struct far_task *t)
+{
+	uint64_t n = (uint64_t)1 << r->depth, *dir = malloc(n * sizeof(*dir));
+	int err = 0;
+
+	if (!dir)
+		return -FAR_ENOMEM;
+	memcpy(dir, r->dir, n * sizeof(*dir));
+	for (uint64_t i = 0; i < n && !err; i++) {
+		uint32_t first = race_suffix(i, race_dir_depth(dir[i]));
+
+		if (first == i || dir[first] != dir[i])
+			err = race_recover_word(r, t, i, dir[i]);
+	}
+	free(dir);
+	return err;
+}
+
+/* A doubling lock of a dead client is given up, or its doubling done. */
+static int
+race_recover_lock(struct race *r, struct far_task *t)
+{
+	struct race_root_line line;
+	int err;
+
+	far_read(t, race_head_at(r, offsetof(struct race_head, root)), &line, sizeof(line));
+	if ((err = far_wait(t)) != 0)
+		return err;
+	if (!line.doubling || line.doubling == pool_serial(r->pool))
+		return 0;
+	err = pool_gone(r->pool, t, line.doubling);
+	/* Its words may be frozen: doubling to the next depth thaws them, by copying. */
+	return err == 1 ? race_double(r, t, race_dir_depth(line.root)) : err;
+}
+
+int
+race_recover(struct far_index *ix, struct far_task *t)
+{
+	struct race *r = race_of(ix);
+	int err;
+
+	if ((err = race_recover_lock(r, t)) != 0 || (err = race_refresh(r, t, true)) != 0)
+		return err;
+	return race_recover_words(r, t);
+}
+
+/* Index memory: the head, the directory, or a subtable that the directory names. */
+static int
+race_reach_index(struct race *r, struct far_task *t, struct far_addr addr)
+{
+	int err = race_refresh(r, t, true);
+
+	if (err)
+		return err;
+	if (addr.raw == r->head.raw || addr.raw == race_unpack(r->root).raw)
+		return 1;
+	for (uint64_t i = 0; i < (uint64_t)1 << r->depth; i++) {
+		if (race_unpack(r->dir[i]).raw == addr.raw)
+			return 1;
+	}
+	return 0;
+}
+
+/* A dead client's tentative slot still points to its block: remove it, it will never be finished. */
+static int
+race_reach_tentative(struct far_task *t, const struct race_match *m)
+{
+	uint64_t old;
+
+	far_cas(t, m->addr, m->word, 0, &old);
+	return far_wait(t);
+}
+
+int
+race_reach(struct far_index *ix, struct far_task *t, struct far_addr addr, uint64_t hash, bool index)
+{
+	struct race *r = race_of(ix);
+	struct backoff b = { 0 };
+	struct race_matches m;
+	struct race_view v;
+	uint64_t fate;
+	int err;
+
+	if (index)
+		return race_reach_index(r, t, addr);
+	for (;;) {
+		if ((err = race_lookup(r, t, hash, &v)) != 0)
+			return err;
+		if (!race_view_frozen(&v))
+			break;
+		far_read(t, v.subtable, &fate, sizeof(fate));
+		if ((err = far_wait(t)) != 0)
+			return err;
+		if (RACE_FATE_KIND(fate) < RACE_FATE_DECIDED)
+			break;
+		if ((err = race_follow(r, t, &v)) != 0 || (err = backoff_wait(t, &b)) != 0)
+			return err;
+	}
+	race_view_match(&v, true, &m);
+	for (unsigned i = 0; i < m.n; i++) {
+		if ((m.at[i].word & RACE_ADDR_MASK) != race_pack(addr))
+			continue;
+		if (!(m.at[i].word & RACE_TENTATIVE))
+			return 1;
+		return race_reach_tentative(t, &m.at[i]);
+	}
+	return 0;
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* view.c -- from a hash to the 28 slots that may hold its key, and from slots to blocks. */
+#include "base/base.h"
+#include "index/race/race.h"
+
+/* Offset in the subtable of main bucket `i`'s pair: even mains pair with the bucket after, odd with the one before. */
+static uint64_t
+race_pair_off(uint32_t i)
+{
+	return RACE_FATE_LEN + (uint64_t)(i / 2) * RACE_GROUP_LEN + (i % 2) * (RACE_GROUP_LEN - RACE_PAIR_LEN);
+}
+
+/* The two main buckets: different ones, chosen by bits that are independent of the directory's. */
+static void
+race_mains(uint64_t hash, uint32_t mains, uint32_t out[2])
+{
+	uint64_t m = far_mix64(hash);
+
+	out[0] = (uint32_t)((m >> 32) * mains >> 32);
+	out[1] = (uint32_t)((m & 0xffffffff) * (mains - 1) >> 32);
+	out[1] = (out[0] + 1 + out[1]) % mains;
+}
+
+void
+race_locate(struct race *r, uint64_t hash, struct race_view *v)
+{
+	uint32_t mains[2];
+
+	v->hash = hash;
+	v->fp = (uint8_t)(hash >> 56);
+	v->dir_word = r->dir[race_suffix(hash, r->depth)];
+	v->subtable = race_unpack(v->dir_word);
+	v->depth = race_dir_depth(v->dir_word);
+	race_mains(hash, 2 * r->groups, mains);
+	for (int p = 0; p < 2; p++)
+		v->pair[p] = far_addr_add(v->subtable, race_pair_off(mains[p]));
+	v->skip = -1;
+	if (mains[0] / 2 == mains[1] / 2)
+		v->skip = mains[1] % 2 ? 0 : RACE_BUCKET_WORDS;
+}
+
+void
+race_note_pairs(struct far_task *t, struct race_view *v)
+{
+	far_read(t, v->pair[0], v->words[0], RACE_PAIR_LEN);
+	far_read(t, v->pair[1], v->words[1], RACE_PAIR_LEN);
+}
+
+int
+race_view_validate(const struct race *r, const struct race_view *v)
+{
+	uint64_t ident = race_ident(v->depth, r->tag, race_suffix(v->hash, v->depth));
+	uint64_t wrong = 0;
+
+	for (int p = 0; p < 2; p++)
+		wrong |= (v->words[p][0] ^ ident) | (v->words[p][RACE_BUCKET_WORDS] ^ ident);
+	return wrong ? -FAR_EAGAIN : 0;
+}
+
+/* Calls `visit` semantics inline: slot words of both pairs, the shared bucket of one group once. */
+#define RACE_EACH_SLOT(v, p, i)                                                                    \
+	for (int p = 0; p < 2; p++)                                                                \
+		for (int i = 1; i < RACE_PAIR_WORDS; i++)                                          \
+			if (i == RACE_BUCKET_WORDS || (p == 1 && i / RACE_BUCKET_WORDS * RACE_BUCKET_WORDS == (v)->skip)) \
+				continue;                                                          \
+			else
+
+static struct far_addr
+race_slot_addr(const struct race_view *v, int p, int i)
+{
+	return far_addr_add(v->pair[p], (uint64_t)i * sizeof(uint64_t));
+}
+
+bool
+race_view_frozen(const struct race_view *v)
+{
+	uint64_t any = 0;
+
+	RACE_EACH_SLOT(v, p, i)
+		any |= v->words[p][i];
+	return any & RACE_FROZEN;
+}
+
+void
+race_view_match(const struct race_view *v, bool tentative, struct race_matches *m)
+{
+	m->n = 0;
+	RACE_EACH_SLOT(v, p, i) {
+		uint64_t w = v->words[p][i];
+
+		if (race_slot_fp(w) != v->fp || (w & ~RACE_FROZEN) == 0)
+			continue;
+		if (!tentative && (w & RACE_TENTATIVE))
+			continue;
+		m->at[m->n++] = (struct race_match){ .word = w, .addr = race_slot_addr(v, p, i) };
+	}
+}
+
+bool
+race_view_empty(const struct race_view *v, struct far_addr *slot)
+{
+	int used[2] = { 0, 0 }, first[2] = { -1, -1 }, p;
+
+	for (p = 0; p < 2; p++) {
+		for (int i = RACE_PAIR_WORDS - 1; i > 0; i--) {
+			if (i == RACE_BUCKET_WORDS)
+				continue;
+			if (v->words[p][i])
+				used[p]++;
+			else
+				first[p] = i;
+		}
+	}
+	p = used[1] < used[0];
+	if (first[p] < 0)
+		p = !p;
+	if (first[p] < 0)
+		return false;
+	*slot = race_slot_addr(v, p, first[p]);
+	return true;
+}
+
+int
+race_check_addr(struct race *r, struct far_task *t, struct far_addr a, uint64_t len)
+{
+	unsigned node = far_addr_node(a);
+	uint64_t off = far_addr_off(a), region;
+
+	if (node >= pool_nodes(r->pool) || off == 0)
+		return -FAR_ECORRUPT;
+	region = far_fabric_region_len(far_task_conn(t), node);
+	return len <= region && off <= region - len ? 0 : -FAR_ECORRUPT;
+}
+
+int
+race_check_slot(struct race *r, struct far_task *t, uint64_t word)
+{
+	uint64_t len = pool_class_len(race_slot_class(word));
+
+	return len ? race_check_addr(r, t, race_unpack(word), len) : -FAR_ECORRUPT;
+}
+
+int
+race_note_blocks(struct race *r, struct far_task *t, struct race_matches *m)
+{
+	for (unsigned i = 0; i < m->n; i++) {
+		struct race_match *at = &m->at[i];
+		uint64_t len = pool_class_len(race_slot_class(at->word));
+
+		if (race_check_slot(r, t, at->word))
+			return -FAR_ECORRUPT;
+		at->block = far_scratch(t, len);
+		if (!at->block)
+			return -FAR_ENOMEM;
+		far_read(t, race_unpack(at->word), at->block, len);
+	}
+	return 0;
+}
+
+struct race_match *
+race_pick(struct race_matches *m, uint64_t hash, struct far_bytes key, bool *damaged)
+{
+	*damaged = false;
+	for (unsigned i = 0; i < m->n; i++) {
+		struct race_match *at = &m->at[i];
+
+		if (block_verify(at->block, pool_class_len(race_slot_class(at->word))))
+			*damaged = true;
+		else if (block_has_key(at->block, hash, key))
+			return at;
+	}
+	return NULL;
+}
+
+int
+race_lookup(struct race *r, struct far_task *t, uint64_t hash, struct race_view *v)
+{
+	int err;
+
+	for (int attempt = 0; attempt < 2; attempt++) {
+		race_locate(r, hash, v);
+		race_note_pairs(t, v);
+		if ((err = far_wait(t)) != 0)
+			return err;
+		if (race_view_validate(r, v) == 0)
+			return 0;
+		/* By M2 a cached word leads to the right subtable; a header that differs is damage, or a table that
+		 * was dropped: its memory belongs to another one now. */
+		far_forget(t);
+		if ((err = pool_table_alive(r->pt)) != 0 || (err = race_refresh(r, t, true)) != 0)
+			return err;
+	}
+	return -FAR_ECORRUPT;
+}
+
+int
+race_damaged(struct race *r, struct far_task *t, struct backoff *b, unsigned *looks)
+{
+	int err;
+
+	if (++*looks >= RACE_CORRUPT_TRIES)
+		return -FAR_ECORRUPT;
+	if ((err = pool_table_alive(r->pt)) != 0)
+		return err;
+	return backoff_wait(t, b);
+}

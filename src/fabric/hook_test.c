@@ -148,12 +148,14 @@ test_fault_by_number_takes_effect_as_far_as_told(void)
 	hook_fault_init(&h, 1);
 	hook_fault_add(&h, &(struct hook_fault_rule){ .when = HOOK_FAULT_BEFORE, .first = 3, .err = -FAR_ENODE });
 	hook_fault_add(&h, &(struct hook_fault_rule){ .when = HOOK_FAULT_AFTER, .first = 5, .err = -FAR_EUNSURE });
-	hook_fault_add(&h, &(struct hook_fault_rule){ .when = HOOK_FAULT_CUT, .first = 7, .last = 8, .cut = 2, .err = -FAR_EUNSURE });
+	hook_fault_add(&h, &(struct hook_fault_rule){
+				   .when = HOOK_FAULT_CUT, .first = 7, .last = 8, .cut = 2, .err = -FAR_EUNSURE });
 	world_run(&w, &h.hook, adding_body);
 	for (int i = 0; i < 40; i++) {
 		bool unsure = i == 4 || i == 6 || i == 7;
 
-		CHECK_EQ(w.errs[i], i == 2 ? -FAR_ENODE : unsure ? -FAR_EUNSURE : 0);
+		CHECK_EQ(w.errs[i], i == 2 ? -FAR_ENODE : unsure ? -FAR_EUNSURE
+								 : 0);
 		for (int j = 0; j < 4; j++)
 			CHECK_EQ(w.words[j] >> i & 1, i == 2 || ((i == 6 || i == 7) && j >= 2) ? 0 : 1);
 	}
@@ -171,7 +173,8 @@ test_fault_by_fraction_depends_on_the_seed_only(void)
 		struct hook_fault h;
 
 		hook_fault_init(&h, i == 2 ? 12 : 11);
-		hook_fault_add(&h, &(struct hook_fault_rule){ .when = HOOK_FAULT_RANDOM, .fraction = 0.5, .err = -FAR_EUNSURE });
+		hook_fault_add(&h, &(struct hook_fault_rule){
+					   .when = HOOK_FAULT_RANDOM, .fraction = 0.5, .err = -FAR_EUNSURE });
 		world_run(&w[i], &h.hook, adding_body);
 		failed[i] = h.failed;
 		CHECK(failed[i] > 5 && failed[i] < 35);

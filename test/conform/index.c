@@ -82,8 +82,7 @@ static void
 suite_run(void (*body)(struct suite *s, struct far_task *t), unsigned nodes_n, unsigned groups)
 {
 	for (size_t i = 0; i < FAR_LEN(suite_matrix); i++) {
-		struct suite s = { .ops = far_index_find(suite_matrix[i].design), .backend = suite_matrix[i].backend,
-				   .nodes_n = nodes_n, .opts.groups = groups, .body = body };
+		struct suite s = { .ops = far_index_find(suite_matrix[i].design), .backend = suite_matrix[i].backend, .nodes_n = nodes_n, .opts.groups = groups, .body = body };
 		int before = test_failures;
 
 		REQUIRE(s.ops);

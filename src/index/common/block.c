@@ -13,7 +13,8 @@ block_sum(const struct block *b, uint64_t len)
 }
 
 void
-block_make(struct block *b, uint64_t hash, uint64_t version, struct far_bytes key, struct far_bytes value)
+block_make(struct block *b, uint64_t hash, uint64_t version, struct far_bytes key,
+	   struct far_bytes value)
 {
 	uint64_t len = block_len(key.len, value.len);
 
@@ -35,7 +36,8 @@ block_verify(const struct block *b, uint64_t room)
 {
 	uint64_t len = block_len(b->key_len, b->value_len);
 
-	if (b->key_len == 0 || b->key_len > FAR_KEY_MAX || b->value_len > FAR_VALUE_MAX || len > room)
+	if (b->key_len == 0 || b->key_len > FAR_KEY_MAX || b->value_len > FAR_VALUE_MAX ||
+	    len > room)
 		return -FAR_ECORRUPT;
 	return b->sum == block_sum(b, len) ? 0 : -FAR_ECORRUPT;
 }

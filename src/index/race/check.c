@@ -43,7 +43,8 @@ race_check_directory(struct race_checker *c)
 			race_report(c, "directory word %llu: depth %u in a directory of depth %u",
 				    (unsigned long long)i, depth, r->depth);
 		else if (r->dir[race_suffix(i, depth)] != w)
-			race_report(c, "directory word %llu differs from word %u of the same subtable",
+			race_report(c,
+				    "directory word %llu differs from word %u of the same subtable",
 				    (unsigned long long)i, race_suffix(i, depth));
 	}
 }
@@ -82,7 +83,8 @@ race_check_place(struct race *r, const struct race_part *p, uint64_t hash, unsig
 }
 
 static void
-race_check_block(struct race_checker *c, const struct race_part *p, unsigned i, const struct block *b)
+race_check_block(struct race_checker *c, const struct race_part *p, unsigned i,
+		 const struct block *b)
 {
 	uint64_t word = p->words[i];
 	const char *what = NULL;
@@ -113,14 +115,16 @@ race_block_order(const void *a, const void *b)
 
 /* No key twice (R1). */
 static void
-race_check_twice(struct race_checker *c, const struct race_part *p, struct block **blocks, unsigned n)
+race_check_twice(struct race_checker *c, const struct race_part *p, struct block **blocks,
+		 unsigned n)
 {
 	qsort(blocks, n, sizeof(*blocks), race_block_order);
 	for (unsigned i = 0; i < n; i++) {
 		for (unsigned k = i + 1; k < n && blocks[k]->hash == blocks[i]->hash; k++) {
 			if (blocks[k]->key_len == blocks[i]->key_len &&
 			    memcmp(blocks[k]->bytes, blocks[i]->bytes, blocks[i]->key_len) == 0)
-				race_report(c, "subtable %x/%u holds a key twice", p->suffix, p->depth);
+				race_report(c, "subtable %x/%u holds a key twice", p->suffix,
+					    p->depth);
 		}
 	}
 }
@@ -133,8 +137,8 @@ race_check_word(struct race_checker *c, const struct race_part *p, unsigned i)
 
 	if (!race_part_is_slot(i)) {
 		if (word != p->line->ident)
-			race_report(c, "subtable %x/%u: header of bucket %u is damaged", p->suffix, p->depth,
-				    i / RACE_BUCKET_WORDS);
+			race_report(c, "subtable %x/%u: header of bucket %u is damaged", p->suffix,
+				    p->depth, i / RACE_BUCKET_WORDS);
 		return 0;
 	}
 	if (word & RACE_FROZEN)
@@ -144,7 +148,8 @@ race_check_word(struct race_checker *c, const struct race_part *p, unsigned i)
 	if (!race_slot_live(word))
 		return 0;
 	if (race_check_slot(c->r, c->task, word)) {
-		race_report(c, "subtable %x/%u slot %u points outside every block", p->suffix, p->depth, i);
+		race_report(c, "subtable %x/%u slot %u points outside every block", p->suffix,
+			    p->depth, i);
 		return 0;
 	}
 	return 1;
@@ -214,7 +219,8 @@ race_check(struct far_index *ix, struct far_task *t, far_report_fn *report, void
 		qsort(c.blocks, c.blocks_n, sizeof(*c.blocks), race_word_order);
 	for (size_t i = 1; i < c.blocks_n; i++) {
 		if (c.blocks[i] == c.blocks[i - 1])
-			race_report(&c, "two slots point to block %llx", (unsigned long long)c.blocks[i]);
+			race_report(&c, "two slots point to block %llx",
+				    (unsigned long long)c.blocks[i]);
 	}
 	free(c.blocks);
 	return err ? err : c.violations;

@@ -15,9 +15,11 @@
 #include "index/race/race.h"
 
 enum {
-	RACE_ROUNDS_MAX = 64,       /* freezing rounds: each lost one means that another client made progress */
-	RACE_POLLS_MAX = 100,       /* looks at a doubling lock: about six seconds, longer than a lease and FENCE */
-	RACE_READ_MAX = 1 << 20,    /* bytes of one READ of the directory */
+	RACE_ROUNDS_MAX =
+		64, /* freezing rounds: each lost one means that another client made progress */
+	RACE_POLLS_MAX =
+		100, /* looks at a doubling lock: about six seconds, longer than a lease and FENCE */
+	RACE_READ_MAX = 1 << 20, /* bytes of one READ of the directory */
 };
 
 /* Notes a READ of the changing words of the head. */
@@ -53,7 +55,8 @@ race_read_dir(struct far_task *t, uint64_t root, uint64_t *dir)
 	uint64_t len = sizeof(uint64_t) << race_dir_depth(root);
 
 	for (uint64_t at = 0; at < len; at += RACE_READ_MAX)
-		far_read(t, far_addr_add(race_unpack(root), at), (char *)dir + at, far_min(len - at, RACE_READ_MAX));
+		far_read(t, far_addr_add(race_unpack(root), at), (char *)dir + at,
+			 far_min(len - at, RACE_READ_MAX));
 	return far_wait(t);
 }
 
@@ -143,7 +146,8 @@ race_freeze_dir(struct far_task *t, uint64_t root, uint64_t *dir)
 				if (dir[i] & RACE_DIR_FROZEN)
 					continue;
 				todo += old[i - at] != dir[i] && !(old[i - at] & RACE_DIR_FROZEN);
-				dir[i] = old[i - at] == dir[i] ? dir[i] | RACE_DIR_FROZEN : old[i - at];
+				dir[i] = old[i - at] == dir[i] ? dir[i] | RACE_DIR_FROZEN
+							       : old[i - at];
 			}
 		}
 	}
@@ -155,7 +159,8 @@ race_freeze_dir(struct far_task *t, uint64_t root, uint64_t *dir)
 static int
 race_grow_dir(struct race *r, struct far_task *t, uint64_t root)
 {
-	unsigned depth = race_dir_depth(root), class = pool_class_of(sizeof(uint64_t) << (depth + 1));
+	unsigned depth = race_dir_depth(root),
+		 class = pool_class_of(sizeof(uint64_t) << (depth + 1));
 	uint64_t n = (uint64_t)1 << depth, old, seen, *dir = malloc(2 * n * sizeof(*dir));
 	struct far_addr at;
 	int err;
@@ -169,10 +174,12 @@ race_grow_dir(struct race *r, struct far_task *t, uint64_t root)
 	for (uint64_t i = 0; i < n; i++)
 		dir[i] = dir[i + n] = dir[i] & ~RACE_DIR_FROZEN;
 	for (uint64_t o = 0; o < 2 * n * 8; o += RACE_READ_MAX)
-		far_write(t, far_addr_add(at, o), (char *)dir + o, far_min(2 * n * 8 - o, RACE_READ_MAX));
+		far_write(t, far_addr_add(at, o), (char *)dir + o,
+			  far_min(2 * n * 8 - o, RACE_READ_MAX));
 	if ((err = far_wait(t)) != 0)
 		goto undo;
-	far_cas(t, race_head_at(r, offsetof(struct race_head, root)), root, race_dir(depth + 1, at), &old);
+	far_cas(t, race_head_at(r, offsetof(struct race_head, root)), root, race_dir(depth + 1, at),
+		&old);
 	far_faa(t, race_head_at(r, offsetof(struct race_head, version)), 1, &seen);
 	if ((err = far_wait(t)) != 0)
 		goto fail; /* Outcome unknown: the new directory is nobody's to free. */
@@ -202,7 +209,8 @@ race_lock_dir(struct race *r, struct far_task *t, unsigned depth, struct race_ro
 			return err;
 		if (old == holder)
 			return 1;
-		if ((err = race_check_root(r, t, line->root)) != 0 || race_dir_depth(line->root) > depth)
+		if ((err = race_check_root(r, t, line->root)) != 0 ||
+		    race_dir_depth(line->root) > depth)
 			return err;
 		/* Somebody doubles. Is it alive? A lease is not a fence: only FENCE lets us take its lock. */
 		holder = 0;
@@ -228,7 +236,8 @@ race_double(struct race *r, struct far_task *t, unsigned depth)
 		return -FAR_EFULL;
 	err = race_lock_dir(r, t, depth, &line);
 	if (err == 1) {
-		if ((err = race_check_root(r, t, line.root)) == 0 && race_dir_depth(line.root) <= depth)
+		if ((err = race_check_root(r, t, line.root)) == 0 &&
+		    race_dir_depth(line.root) <= depth)
 			err = race_grow_dir(r, t, line.root);
 		far_forget(t);
 		far_cas(t, lock, pool_serial(r->pool), 0, &old);
@@ -243,7 +252,8 @@ race_double(struct race *r, struct far_task *t, unsigned depth)
 /* The words of a directory that are to name the children: [first, first + n steps). */
 struct race_switch_batch {
 	uint64_t first, n;
-	uint64_t seen[RACE_BATCH];   /* what each word was when last seen; deeper than the parent = done */
+	uint64_t seen
+		[RACE_BATCH]; /* what each word was when last seen; deeper than the parent = done */
 };
 
 /* Is this word still to be switched? */
@@ -256,8 +266,8 @@ race_switch_todo(const struct race_children *c, uint64_t word)
 /* CASes the words of `b` that are still to be switched and not frozen, once; returns whether all are done, or an
  * error. *frozen is set when one must be done in the next directory. */
 static int
-race_switch_once(struct far_task *t, uint64_t root, const struct race_children *c, struct race_switch_batch *b,
-		 bool *frozen)
+race_switch_once(struct far_task *t, uint64_t root, const struct race_children *c,
+		 struct race_switch_batch *b, bool *frozen)
 {
 	uint64_t old[RACE_BATCH];
 	int err, done = 1;

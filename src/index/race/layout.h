@@ -34,29 +34,29 @@
 #define RACE_MAGIC 0x3130304543415246ULL /* "FRACE001" */
 
 enum {
-	RACE_SLOTS = 7,             /* per bucket */
+	RACE_SLOTS = 7, /* per bucket */
 	RACE_BUCKET_WORDS = 8,
 	RACE_PAIR_WORDS = 16,
 	RACE_PAIR_LEN = 128,
 	RACE_GROUP_LEN = 192,
 	RACE_FATE_LEN = 64,
-	RACE_GROUPS = 63,           /* default: a subtable of 12,160 B fits a class of 12,288 */
+	RACE_GROUPS = 63, /* default: a subtable of 12,160 B fits a class of 12,288 */
 	RACE_GROUPS_MAX = 4096,
-	RACE_DEPTH_MAX = 21,        /* directory of 16 MiB: the largest that a block holds */
+	RACE_DEPTH_MAX = 21, /* directory of 16 MiB: the largest that a block holds */
 	RACE_HEAD_LEN = 256,
 };
 
 struct race_head {
 	uint64_t magic;
-	uint64_t groups;            /* per subtable, 1 .. RACE_GROUPS_MAX */
-	uint64_t serial;            /* of the root entry that names this table */
-	uint64_t sum;               /* XXH3-64 of the three words before */
+	uint64_t groups; /* per subtable, 1 .. RACE_GROUPS_MAX */
+	uint64_t serial; /* of the root entry that names this table */
+	uint64_t sum;    /* XXH3-64 of the three words before */
 	uint64_t pad[4];
 	/* Offset 64: changing words, read together. */
 	uint64_t root;
-	uint64_t version;           /* FAA + 1 after each change of the directory, before memory is retired */
-	uint64_t doubling;          /* 0 or the serial of the session that doubles */
-	uint64_t splits;            /* FAA + 1 per split */
+	uint64_t version;  /* FAA + 1 after each change of the directory, before memory is retired */
+	uint64_t doubling; /* 0 or the serial of the session that doubles */
+	uint64_t splits;   /* FAA + 1 per split */
 	uint64_t pad2[20];
 };
 _Static_assert(sizeof(struct race_head) == RACE_HEAD_LEN, "head");
@@ -68,8 +68,8 @@ struct race_root_line {
 
 struct race_fate_line {
 	uint64_t fate;
-	uint64_t high;              /* packed address of the second child; WRITTEN by the claimer before it decides */
-	uint64_t ident;             /* the header of every bucket here */
+	uint64_t high;  /* packed address of the second child; WRITTEN by the claimer before it decides */
+	uint64_t ident; /* the header of every bucket here */
 	uint64_t pad[5];
 };
 _Static_assert(sizeof(struct race_fate_line) == RACE_FATE_LEN, "fate line");
@@ -98,7 +98,7 @@ race_unpack(uint64_t word)
 static inline uint64_t
 race_slot(uint8_t fp, unsigned class, struct far_addr block)
 {
-	return (uint64_t)fp << 56 | (uint64_t)class << 49 | race_pack(block);
+	return (uint64_t)fp << 56 | (uint64_t) class << 49 | race_pack(block);
 }
 
 static inline uint8_t
@@ -161,6 +161,6 @@ enum race_fate_kind {
 
 #define RACE_FATE(kind, payload) ((uint64_t)(kind) << 62 | (payload))
 #define RACE_FATE_KIND(w)        ((unsigned)((w) >> 62))
-#define RACE_FATE_SERIAL(w)      ((w) & 0xffffffffffffffULL)
+#define RACE_FATE_SERIAL(w)      ((w)&0xffffffffffffffULL)
 
 #endif

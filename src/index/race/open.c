@@ -33,8 +33,7 @@ static int
 race_write_first(struct race *r, struct far_task *t, struct far_addr subtable, struct far_addr dir)
 {
 	uint64_t len = race_subtable_len(r), words[8] = { race_dir(0, subtable) };
-	struct race_head head = { .magic = RACE_MAGIC, .groups = r->groups, .serial = r->pt->serial,
-				  .root = race_dir(0, dir) };
+	struct race_head head = { .magic = RACE_MAGIC, .groups = r->groups, .serial = r->pt->serial, .root = race_dir(0, dir) };
 	struct race_fate_line *line = calloc(1, len);
 	uint64_t *slots = (uint64_t *)(line + 1);
 	int err;
@@ -54,7 +53,8 @@ race_write_first(struct race *r, struct far_task *t, struct far_addr subtable, s
 }
 
 int
-race_create(struct pool_table *pt, struct far_task *t, const struct far_index_opts *o, struct far_addr *head)
+race_create(struct pool_table *pt, struct far_task *t, const struct far_index_opts *o,
+	    struct far_addr *head)
 {
 	unsigned groups = o && o->groups ? o->groups : RACE_GROUPS;
 	struct far_addr subtable, dir;
@@ -69,7 +69,8 @@ race_create(struct pool_table *pt, struct far_task *t, const struct far_index_op
 	/* What a failure leaves behind goes with the name: the caller gives it up. */
 	if ((err = pool_alloc(pt, t, 0, POOL_INDEX, pool_class_of(RACE_HEAD_LEN), &r->head)) == 0 &&
 	    (err = pool_alloc(pt, t, 0, POOL_INDEX, pool_class_of(POOL_UNIT), &dir)) == 0 &&
-	    (err = pool_alloc(pt, t, pool_pick_node(pt->pool), POOL_INDEX, r->subtable_class, &subtable)) == 0)
+	    (err = pool_alloc(pt, t, pool_pick_node(pt->pool), POOL_INDEX, r->subtable_class,
+			      &subtable)) == 0)
 		err = race_write_first(r, t, subtable, dir);
 	if (!err)
 		*head = r->head;
@@ -78,7 +79,8 @@ race_create(struct pool_table *pt, struct far_task *t, const struct far_index_op
 }
 
 int
-race_open(struct pool_table *pt, struct far_task *t, const struct far_index_opts *o, struct far_index **out)
+race_open(struct pool_table *pt, struct far_task *t, const struct far_index_opts *o,
+	  struct far_index **out)
 {
 	struct race_head head;
 	struct race *r;
@@ -87,8 +89,8 @@ race_open(struct pool_table *pt, struct far_task *t, const struct far_index_opts
 	far_read(t, pt->head, &head, sizeof(head));
 	if ((err = far_wait(t)) != 0)
 		return err == -FAR_EACCESS ? -FAR_ECORRUPT : err;
-	if (head.magic != RACE_MAGIC || head.sum != race_head_sum(&head) || head.serial != pt->serial ||
-	    head.groups == 0 || head.groups > RACE_GROUPS_MAX)
+	if (head.magic != RACE_MAGIC || head.sum != race_head_sum(&head) ||
+	    head.serial != pt->serial || head.groups == 0 || head.groups > RACE_GROUPS_MAX)
 		return -FAR_ECORRUPT;
 	r = race_new(pt, o, (unsigned)head.groups);
 	if (!r)

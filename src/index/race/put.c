@@ -16,14 +16,14 @@ struct race_write {
 	struct far_bytes key;
 	uint64_t hash;
 	enum far_put_mode mode;
-	uint64_t expect;          /* version that the key must have, 0 = any */
-	uint64_t version;         /* of the new block */
-	struct block *image;      /* local copy */
-	uint64_t image_len;       /* whole words */
+	uint64_t expect;     /* version that the key must have, 0 = any */
+	uint64_t version;    /* of the new block */
+	struct block *image; /* local copy */
+	uint64_t image_len;  /* whole words */
 	unsigned class;
-	struct far_addr block;    /* raw 0: none yet */
-	bool written;             /* its WRITE was waited for */
-	bool exposed;             /* it was in a slot once: others may be reading it */
+	struct far_addr block; /* raw 0: none yet */
+	bool written;          /* its WRITE was waited for */
+	bool exposed;          /* it was in a slot once: others may be reading it */
 	struct backoff backoff;
 	unsigned looks;
 	struct race_view view;
@@ -111,7 +111,8 @@ race_write_lookup(struct race_write *w, struct far_task *t)
 
 /* Reads the blocks of `m` and finds the key's: RACE_DONE, *hit may be NULL. */
 static int
-race_write_find(struct race_write *w, struct far_task *t, struct race_matches *m, struct race_match **hit)
+race_write_find(struct race_write *w, struct far_task *t, struct race_matches *m,
+		struct race_match **hit)
 {
 	bool damaged;
 	int err;
@@ -164,7 +165,8 @@ race_swing(struct race_write *w, struct far_task *t, const struct race_match *hi
 
 /* Both stand back at first; the lower address goes on, and after two tries anybody does: it removes the rival. */
 static int
-race_remove_rival(struct race_write *w, struct far_task *t, struct far_addr slot, const struct race_match *rival)
+race_remove_rival(struct race_write *w, struct far_task *t, struct far_addr slot,
+		  const struct race_match *rival)
 {
 	uint64_t old;
 	int err;
@@ -304,7 +306,11 @@ race_put(struct far_index *ix, struct far_task *t, enum far_put_mode mode, struc
 	 struct far_bytes value, uint64_t *version)
 {
 	struct race *r = race_of(ix);
-	struct race_write w = { .r = r, .key = key, .hash = race_hash(r, key), .mode = mode, .expect = *version,
+	struct race_write w = { .r = r,
+				.key = key,
+				.hash = race_hash(r, key),
+				.mode = mode,
+				.expect = *version,
 				.backoff.off = r->no_backoff };
 	struct gate_pass pass;
 	int err;
@@ -344,7 +350,8 @@ race_del_once(struct race_write *w, struct far_task *t)
 
 /* Copies the block that `hit` found to `node` and swings the slot to it. The copy is byte for byte the same. */
 static int
-race_move_block(struct race_write *w, struct far_task *t, const struct race_match *hit, unsigned node)
+race_move_block(struct race_write *w, struct far_task *t, const struct race_match *hit,
+		unsigned node)
 {
 	int err;
 
@@ -386,8 +393,7 @@ int
 race_del(struct far_index *ix, struct far_task *t, struct far_bytes key, uint64_t expect)
 {
 	struct race *r = race_of(ix);
-	struct race_write w = { .r = r, .key = key, .hash = race_hash(r, key), .expect = expect,
-				.backoff.off = r->no_backoff };
+	struct race_write w = { .r = r, .key = key, .hash = race_hash(r, key), .expect = expect, .backoff.off = r->no_backoff };
 	struct far_scratch_mark mark = far_scratch_mark(t);
 	struct gate_pass pass;
 	int err;
@@ -407,7 +413,9 @@ int
 race_move(struct far_index *ix, struct far_task *t, struct far_bytes key, unsigned node)
 {
 	struct race *r = race_of(ix);
-	struct race_write w = { .r = r, .key = key, .hash = race_hash(r, key), .backoff.off = r->no_backoff };
+	struct race_write w = {
+		.r = r, .key = key, .hash = race_hash(r, key), .backoff.off = r->no_backoff
+	};
 	struct far_scratch_mark mark = far_scratch_mark(t);
 	int err;
 

@@ -13,7 +13,9 @@
 static int
 race_recover_word(struct race *r, struct far_task *t, uint64_t i, uint64_t word)
 {
-	struct race_view v = { .hash = i, .subtable = race_unpack(word), .depth = race_dir_depth(word) };
+	struct race_view v = { .hash = i,
+			       .subtable = race_unpack(word),
+			       .depth = race_dir_depth(word) };
 	uint64_t fate;
 	int err;
 
@@ -109,7 +111,8 @@ race_reach_tentative(struct far_task *t, const struct race_match *m)
 }
 
 int
-race_reach(struct far_index *ix, struct far_task *t, struct far_addr addr, uint64_t hash, bool index)
+race_reach(struct far_index *ix, struct far_task *t, struct far_addr addr, uint64_t hash,
+	   bool index)
 {
 	struct race *r = race_of(ix);
 	struct backoff b = { 0 };

@@ -19,19 +19,20 @@
 
 enum {
 	RACE_FREEZE_ROUNDS = 64,
-	RACE_WAIT_FIRST_NS = 64000,  /* a wait for a split: 64 us, then four times longer each, */
-	RACE_WAIT_QUADS = 5,         /* up to 65 ms: few looks, so that a split of others costs few round trips */
-	RACE_WAIT_POLLS = 100,       /* about six seconds: longer than a lease and FENCE */
-	RACE_WAIT_GONE = 6,          /* after so many looks the claimer's lease is looked at, too */
+	RACE_WAIT_FIRST_NS = 64000, /* a wait for a split: 64 us, then four times longer each, */
+	RACE_WAIT_QUADS =
+		5,             /* up to 65 ms: few looks, so that a split of others costs few round trips */
+	RACE_WAIT_POLLS = 100, /* about six seconds: longer than a lease and FENCE */
+	RACE_WAIT_GONE = 6,    /* after so many looks the claimer's lease is looked at, too */
 };
 
 struct race_splitter {
 	struct race *r;
 	struct race_children c;
-	uint64_t *words;             /* the parent's slot area, frozen */
-	uint64_t *image[2];          /* the children, fate line included */
+	uint64_t *words;    /* the parent's slot area, frozen */
+	uint64_t *image[2]; /* the children, fate line included */
 	unsigned words_n;
-	struct race_splitter *next;  /* in race.splitting */
+	struct race_splitter *next; /* in race.splitting */
 };
 
 static void
@@ -100,7 +101,8 @@ race_freeze_batch(struct race_splitter *s, struct far_task *t, unsigned at, unsi
 
 	for (unsigned i = at; i < end; i++) {
 		if (!race_is_header(i) && !(s->words[i] & RACE_FROZEN))
-			far_cas(t, race_word_addr(s, i), s->words[i], s->words[i] | RACE_FROZEN, &old[i - at]);
+			far_cas(t, race_word_addr(s, i), s->words[i], s->words[i] | RACE_FROZEN,
+				&old[i - at]);
 	}
 	if ((err = far_wait(t)) != 0)
 		return err;
@@ -127,7 +129,8 @@ race_freeze_again(struct race_splitter *s, struct far_task *t)
 			return -FAR_ECONTENDED;
 		todo = 0;
 		for (unsigned at = 0; at < s->words_n; at += RACE_BATCH) {
-			err = race_freeze_batch(s, t, at, (unsigned)far_min(s->words_n, at + RACE_BATCH));
+			err = race_freeze_batch(s, t, at,
+						(unsigned)far_min(s->words_n, at + RACE_BATCH));
 			if (err < 0)
 				return err;
 			todo += err;
@@ -170,7 +173,8 @@ race_distribute(struct race_splitter *s, struct far_task *t)
 		if ((err = far_wait(t)) != 0)
 			return err;
 		for (unsigned i = at; i < end; i++) {
-			uint64_t *child = s->image[hash[i - at] >> s->c.depth & 1] + RACE_FATE_LEN / 8;
+			uint64_t *child =
+				s->image[hash[i - at] >> s->c.depth & 1] + RACE_FATE_LEN / 8;
 
 			if (!race_is_header(i) && race_slot_live(s->words[i]))
 				child[i] = s->words[i] & ~RACE_FROZEN;
@@ -208,7 +212,8 @@ static int
 race_split_claimed(struct race_splitter *s, struct far_task *t, bool first)
 {
 	struct race *r = s->r;
-	uint64_t mine = RACE_FATE(RACE_FATE_CLAIMED, pool_serial(r->pool)), high = race_pack(s->c.high), old;
+	uint64_t mine = RACE_FATE(RACE_FATE_CLAIMED, pool_serial(r->pool)),
+		 high = race_pack(s->c.high), old;
 	int err;
 
 	if ((err = first ? race_freeze_first(s, t) : race_freeze_again(s, t)) != 0)
@@ -239,11 +244,13 @@ static int
 race_alloc_children(struct race_splitter *s, struct far_task *t)
 {
 	struct race *r = s->r;
-	int err = pool_alloc(r->pt, t, far_addr_node(s->c.parent), POOL_INDEX, r->subtable_class, &s->c.low);
+	int err = pool_alloc(r->pt, t, far_addr_node(s->c.parent), POOL_INDEX, r->subtable_class,
+			     &s->c.low);
 
 	if (err)
 		return err;
-	err = pool_alloc(r->pt, t, pool_pick_node(r->pool), POOL_INDEX, r->subtable_class, &s->c.high);
+	err = pool_alloc(r->pt, t, pool_pick_node(r->pool), POOL_INDEX, r->subtable_class,
+			 &s->c.high);
 	if (err)
 		pool_unalloc(r->pt, POOL_INDEX, r->subtable_class, s->c.low);
 	return err;
@@ -271,7 +278,8 @@ race_claim_and_split(struct race_splitter *s, struct far_task *t, uint64_t expec
 	if (err)
 		goto done;
 	race_splitting_add(s);
-	far_cas(t, s->c.parent, expect, RACE_FATE(RACE_FATE_CLAIMED, pool_serial(s->r->pool)), &old);
+	far_cas(t, s->c.parent, expect, RACE_FATE(RACE_FATE_CLAIMED, pool_serial(s->r->pool)),
+		&old);
 	if ((err = far_wait(t)) == 0 && old != expect)
 		err = 1;
 	if (err)
@@ -321,8 +329,7 @@ race_all_same_hash(struct race *r, struct far_task *t, const struct race_view *v
 int
 race_split(struct race *r, struct far_task *t, const struct race_view *v)
 {
-	struct race_splitter s = { .r = r, .c = { .parent = v->subtable, .depth = v->depth,
-						  .suffix = race_suffix(v->hash, v->depth) } };
+	struct race_splitter s = { .r = r, .c = { .parent = v->subtable, .depth = v->depth, .suffix = race_suffix(v->hash, v->depth) } };
 	int err = race_all_same_hash(r, t, v);
 
 	if (err)
@@ -358,7 +365,8 @@ race_take_over(struct race *r, struct far_task *t, struct far_addr parent, uint6
 /* What the decided fate of a subtable says. READs the line anew: `high` is valid only when it was READ after a decided
  * fate (G1: one READ may return its words in any order). */
 static int
-race_read_children(struct race *r, struct far_task *t, const struct race_view *v, struct race_children *c)
+race_read_children(struct race *r, struct far_task *t, const struct race_view *v,
+		   struct race_children *c)
 {
 	struct race_fate_line line;
 	int err;
@@ -366,8 +374,10 @@ race_read_children(struct race *r, struct far_task *t, const struct race_view *v
 	far_read(t, v->subtable, &line, sizeof(line));
 	if ((err = far_wait(t)) != 0)
 		return err;
-	*c = (struct race_children){ .parent = v->subtable, .low = race_unpack(line.fate & RACE_ADDR_MASK),
-				     .high = race_unpack(line.high & RACE_ADDR_MASK), .depth = v->depth,
+	*c = (struct race_children){ .parent = v->subtable,
+				     .low = race_unpack(line.fate & RACE_ADDR_MASK),
+				     .high = race_unpack(line.high & RACE_ADDR_MASK),
+				     .depth = v->depth,
 				     .suffix = race_suffix(v->hash, v->depth) };
 	if (RACE_FATE_KIND(line.fate) < RACE_FATE_DECIDED || c->depth >= RACE_DEPTH_MAX ||
 	    line.ident != race_ident(c->depth, r->tag, c->suffix) ||

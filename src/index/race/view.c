@@ -7,7 +7,8 @@
 static uint64_t
 race_pair_off(uint32_t i)
 {
-	return RACE_FATE_LEN + (uint64_t)(i / 2) * RACE_GROUP_LEN + (i % 2) * (RACE_GROUP_LEN - RACE_PAIR_LEN);
+	return RACE_FATE_LEN + (uint64_t)(i / 2) * RACE_GROUP_LEN +
+	       (i % 2) * (RACE_GROUP_LEN - RACE_PAIR_LEN);
 }
 
 /* The two main buckets: different ones, chosen by bits that are independent of the directory's. */
@@ -58,11 +59,11 @@ race_view_validate(const struct race *r, const struct race_view *v)
 }
 
 /* Calls `visit` semantics inline: slot words of both pairs, the shared bucket of one group once. */
-#define RACE_EACH_SLOT(v, p, i)                                                                    \
-	for (int p = 0; p < 2; p++)                                                                \
-		for (int i = 1; i < RACE_PAIR_WORDS; i++)                                          \
+#define RACE_EACH_SLOT(v, p, i)                                                                                           \
+	for (int p = 0; p < 2; p++)                                                                                       \
+		for (int i = 1; i < RACE_PAIR_WORDS; i++)                                                                 \
 			if (i == RACE_BUCKET_WORDS || (p == 1 && i / RACE_BUCKET_WORDS * RACE_BUCKET_WORDS == (v)->skip)) \
-				continue;                                                          \
+				continue;                                                                                 \
 			else
 
 static struct far_addr
@@ -77,7 +78,7 @@ race_view_frozen(const struct race_view *v)
 	uint64_t any = 0;
 
 	RACE_EACH_SLOT(v, p, i)
-		any |= v->words[p][i];
+	any |= v->words[p][i];
 	return any & RACE_FROZEN;
 }
 
@@ -85,7 +86,8 @@ void
 race_view_match(const struct race_view *v, bool tentative, struct race_matches *m)
 {
 	m->n = 0;
-	RACE_EACH_SLOT(v, p, i) {
+	RACE_EACH_SLOT(v, p, i)
+	{
 		uint64_t w = v->words[p][i];
 
 		if (race_slot_fp(w) != v->fp || (w & ~RACE_FROZEN) == 0)

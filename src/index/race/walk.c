@@ -94,11 +94,14 @@ race_scan_len(uint64_t word, size_t inline_max)
 {
 	uint64_t len = pool_class_len(race_slot_class(word));
 
-	return len <= block_len(0, inline_max) + POOL_UNIT ? len : far_min(len, block_len(FAR_KEY_MAX, 0));
+	return len <= block_len(0, inline_max) + POOL_UNIT
+		       ? len
+		       : far_min(len, block_len(FAR_KEY_MAX, 0));
 }
 
 static int
-race_scan_read(struct race *r, struct far_task *t, struct race_scan_slot *s, unsigned n, size_t inline_max)
+race_scan_read(struct race *r, struct far_task *t, struct race_scan_slot *s, unsigned n,
+	       size_t inline_max)
 {
 	int err = 0;
 
@@ -129,7 +132,8 @@ race_scan_entry(const struct race_scan_slot *s, struct far_entry *e)
 			return -FAR_ECORRUPT;
 		e->value = block_value(b);
 	} else {
-		if (b->key_len == 0 || b->key_len > FAR_KEY_MAX || block_len(b->key_len, b->value_len) > room)
+		if (b->key_len == 0 || b->key_len > FAR_KEY_MAX ||
+		    block_len(b->key_len, b->value_len) > room)
 			return -FAR_ECORRUPT;
 		e->value = far_bytes(NULL, b->value_len);
 	}
@@ -153,7 +157,8 @@ race_scan_seen(const struct race_scan_slot *s, unsigned n, const struct block *b
 static int
 race_by_hash(const void *a, const void *b)
 {
-	uint64_t x = ((const struct race_scan_slot *)a)->block->hash, y = ((const struct race_scan_slot *)b)->block->hash;
+	uint64_t x = ((const struct race_scan_slot *)a)->block->hash,
+		 y = ((const struct race_scan_slot *)b)->block->hash;
 
 	return (x > y) - (x < y);
 }
@@ -190,7 +195,8 @@ race_scan(struct far_index *ix, struct far_task *t, uint64_t *cursor, size_t inl
 		if ((err = race_scan_entry(&s[i], &e[out])) != 0)
 			return err;
 		/* A walk that starts inside a subtable has had the part before. */
-		if (race_reverse(s[i].block->hash) >= from && !race_scan_seen(s + run, i - run, s[i].block))
+		if (race_reverse(s[i].block->hash) >= from &&
+		    !race_scan_seen(s + run, i - run, s[i].block))
 			out++;
 	}
 	*entries = e;

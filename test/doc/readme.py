@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """usage: test/doc/readme.py PROGRAM LIBRARY [FILE] -- runs the examples of README.md (or FILE) as they stand there.
 
-A ```console block is a session: "$ " commands run in one shell, in a scratch folder that stands in for /tmp; what
+The ```console blocks are one session: "$ " commands run in one shell, in a scratch folder that stands in for /tmp; what
 they print must be what follows. "..." alone stands for any lines, at a line's end for the rest of the line. A ```c
-block with a main() is compiled against LIBRARY and run with the pool of the first session's last node.
+block with a main() is compiled against LIBRARY and run with the session's pool.
 """
 import os
 import re
@@ -71,13 +71,13 @@ class Cases:
             print("\n".join("# " + x for x in notes))
 
 
-def check_session(cases, number, block, folder, env):
+def check_session(cases, block, folder, env):
     steps = session_steps(block)
     outputs = run_session(steps, folder, env)
     for i, (command, want) in enumerate(steps):
         got = [x.replace(folder + "/", "/tmp/") for x in (outputs[i] if i < len(outputs) else ["(not reached)"])]
         name = re.sub(r"[^a-z0-9]+", "_", command.lower()).strip("_")[:40]
-        cases.case(f"test_doc_session_{number}_{i + 1}_{name}", matches(want, got),
+        cases.case(f"test_doc_session_{i + 1}_{name}", matches(want, got),
                    ["$ " + command, "wanted:", *want, "got:", *got])
 
 
@@ -117,8 +117,7 @@ def main():
     env = {**os.environ, "PATH": os.path.dirname(program) + ":" + os.environ["PATH"], "LC_ALL": "C.UTF-8"}
     env.pop("FARSIDE_POOL", None)
     try:
-        for i, block in enumerate(blocks(text, "console"), 1):
-            check_session(cases, i, block, folder, env)
+        check_session(cases, "".join(blocks(text, "console")), folder, env)
         for block in blocks(text, "c"):
             if "main(" in block and env.get("FAR_CHECK") not in ("asan", "tsan"):
                 check_program(cases, block, folder, library, env, f"shm:{folder}/n0")

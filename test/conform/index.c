@@ -82,9 +82,11 @@ static void
 suite_run(void (*body)(struct suite *s, struct far_task *t), unsigned nodes_n, unsigned groups)
 {
 	for (size_t i = 0; i < FAR_LEN(suite_matrix); i++) {
-		struct suite s = { .ops = far_index_find(suite_matrix[i].design), .backend = suite_matrix[i].backend, .nodes_n = nodes_n, .opts.groups = groups, .body = body };
+		struct suite s = { .nodes_n = nodes_n, .opts.groups = groups, .body = body };
 		int before = test_failures;
 
+		s.ops = far_index_find(suite_matrix[i].design);
+		s.backend = suite_matrix[i].backend;
 		REQUIRE(s.ops);
 		s.w = world_open(s.backend, nodes_n, SUITE_REGION, i + 1);
 		world_run(s.w, suite_fiber, &s);

@@ -15,11 +15,9 @@
 #include "index/race/race.h"
 
 enum {
-	RACE_ROUNDS_MAX =
-		64, /* freezing rounds: each lost one means that another client made progress */
-	RACE_POLLS_MAX =
-		100, /* looks at a doubling lock: about six seconds, longer than a lease and FENCE */
-	RACE_READ_MAX = 1 << 20, /* bytes of one READ of the directory */
+	RACE_ROUNDS_MAX = 64,     /* of freezing: each lost one means that another made progress */
+	RACE_POLLS_MAX = 100,     /* looks at a lock: six seconds, more than a lease and FENCE */
+	RACE_READ_MAX = 1 << 20,  /* bytes of one READ of the directory */
 };
 
 /* Notes a READ of the changing words of the head. */
@@ -120,39 +118,48 @@ race_adopt(struct race *r, uint64_t hash, unsigned depth, struct far_addr low, s
 
 /* Doubling ------------------------------------------------------------------------------------------------ */
 
+/* CASes the frozen mark into the words [at, end) that lack it; how many still do, or an error. */
+static int
+race_freeze_words(struct far_task *t, uint64_t root, uint64_t *dir, uint64_t at, uint64_t end)
+{
+	uint64_t old[RACE_BATCH];
+	int err, todo = 0;
+
+	for (uint64_t i = at; i < end; i++) {
+		if (!(dir[i] & RACE_DIR_FROZEN))
+			far_cas(t, far_addr_add(race_unpack(root), i * 8), dir[i],
+				dir[i] | RACE_DIR_FROZEN, &old[i - at]);
+	}
+	if ((err = far_wait(t)) != 0)
+		return err;
+	for (uint64_t i = at; i < end; i++) {
+		uint64_t seen = old[i - at];
+
+		if (dir[i] & RACE_DIR_FROZEN)
+			continue;
+		todo += seen != dir[i] && !(seen & RACE_DIR_FROZEN);
+		dir[i] = seen == dir[i] ? dir[i] | RACE_DIR_FROZEN : seen;
+	}
+	return todo;
+}
+
 /* Freezes all words of the directory at `root` into `dir` (D2). */
 static int
 race_freeze_dir(struct far_task *t, uint64_t root, uint64_t *dir)
 {
 	uint64_t n = (uint64_t)1 << race_dir_depth(root), todo = 1;
-	struct far_scratch_mark mark = far_scratch_mark(t);
-	uint64_t *old = far_scratch(t, RACE_BATCH * sizeof(*old));
-	int err = old ? race_read_dir(t, root, dir) : -FAR_ENOMEM;
+	int got = race_read_dir(t, root, dir);
 
-	for (int round = 0; todo && !err; round++) {
-		todo = 0;
+	for (int round = 0; todo && got >= 0; round++) {
 		if (round == RACE_ROUNDS_MAX)
-			err = -FAR_ECONTENDED;
-		for (uint64_t at = 0; at < n && !err; at += RACE_BATCH) {
-			uint64_t end = far_min(n, at + RACE_BATCH);
-
-			for (uint64_t i = at; i < end; i++) {
-				if (!(dir[i] & RACE_DIR_FROZEN))
-					far_cas(t, far_addr_add(race_unpack(root), i * 8), dir[i],
-						dir[i] | RACE_DIR_FROZEN, &old[i - at]);
-			}
-			err = far_wait(t);
-			for (uint64_t i = at; i < end && !err; i++) {
-				if (dir[i] & RACE_DIR_FROZEN)
-					continue;
-				todo += old[i - at] != dir[i] && !(old[i - at] & RACE_DIR_FROZEN);
-				dir[i] = old[i - at] == dir[i] ? dir[i] | RACE_DIR_FROZEN
-							       : old[i - at];
-			}
+			return -FAR_ECONTENDED;
+		todo = 0;
+		for (uint64_t at = 0; at < n && got >= 0; at += RACE_BATCH) {
+			got = race_freeze_words(t, root, dir, at, far_min(n, at + RACE_BATCH));
+			todo += got > 0;
 		}
 	}
-	far_scratch_reset(t, mark);
-	return err;
+	return got < 0 ? got : 0;
 }
 
 /* Under the lock: makes and publishes a directory twice as long as the one at `root`. */

@@ -33,13 +33,15 @@ static int
 race_write_first(struct race *r, struct far_task *t, struct far_addr subtable, struct far_addr dir)
 {
 	uint64_t len = race_subtable_len(r), words[8] = { race_dir(0, subtable) };
-	struct race_head head = { .magic = RACE_MAGIC, .groups = r->groups, .serial = r->pt->serial, .root = race_dir(0, dir) };
+	struct race_head head = { .magic = RACE_MAGIC, .root = race_dir(0, dir) };
 	struct race_fate_line *line = calloc(1, len);
 	uint64_t *slots = (uint64_t *)(line + 1);
 	int err;
 
 	if (!line)
 		return -FAR_ENOMEM;
+	head.groups = r->groups;
+	head.serial = r->pt->serial;
 	head.sum = race_head_sum(&head);
 	line->ident = race_ident(0, r->tag, 0);
 	for (unsigned i = 0; i < r->groups * 3; i++)

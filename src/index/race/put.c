@@ -40,6 +40,13 @@ race_write_slot(const struct race_write *w)
 	return race_slot(w->view.fp, w->class, w->block);
 }
 
+static void
+race_write_start(struct race_write *w, struct race *r, struct far_bytes key, uint64_t expect)
+{
+	*w = (struct race_write){ .r = r, .key = key, .hash = race_hash(r, key), .expect = expect };
+	w->backoff.off = r->no_backoff;
+}
+
 /* Gives the block back: at once when nobody else can have met it. */
 static void
 race_write_drop(struct race_write *w)
@@ -315,6 +322,8 @@ race_put(struct far_index *ix, struct far_task *t, enum far_put_mode mode, struc
 	struct gate_pass pass;
 	int err;
 
+	race_write_start(&w, r, key, *version);
+	w.mode = mode;
 	if (r->no_backoff) {
 		err = race_put_all(&w, t, value);
 	} else if (gate_enter(&r->gate, t, &pass, w.hash, mode == FAR_PUT_UPSERT)) {
@@ -393,11 +402,12 @@ int
 race_del(struct far_index *ix, struct far_task *t, struct far_bytes key, uint64_t expect)
 {
 	struct race *r = race_of(ix);
-	struct race_write w = { .r = r, .key = key, .hash = race_hash(r, key), .expect = expect, .backoff.off = r->no_backoff };
+	struct race_write w;
 	struct far_scratch_mark mark = far_scratch_mark(t);
 	struct gate_pass pass;
 	int err;
 
+	race_write_start(&w, r, key, expect);
 	if (!r->no_backoff)
 		gate_enter(&r->gate, t, &pass, w.hash, false);
 	do {
@@ -421,6 +431,7 @@ race_move(struct far_index *ix, struct far_task *t, struct far_bytes key, unsign
 
 	if (node >= pool_nodes(r->pool))
 		return -FAR_EINVAL;
+	race_write_start(&w, r, key, 0);
 	do {
 		far_scratch_reset(t, mark);
 		err = race_move_once(&w, t, node);

@@ -20,10 +20,9 @@
 enum {
 	RACE_FREEZE_ROUNDS = 64,
 	RACE_WAIT_FIRST_NS = 64000, /* a wait for a split: 64 us, then four times longer each, */
-	RACE_WAIT_QUADS =
-		5,             /* up to 65 ms: few looks, so that a split of others costs few round trips */
-	RACE_WAIT_POLLS = 100, /* about six seconds: longer than a lease and FENCE */
-	RACE_WAIT_GONE = 6,    /* after so many looks the claimer's lease is looked at, too */
+	RACE_WAIT_QUADS = 5,        /* up to 65 ms: few looks, thus few round trips */
+	RACE_WAIT_POLLS = 100,      /* about six seconds: longer than a lease and FENCE */
+	RACE_WAIT_GONE = 6,         /* after so many looks the claimer's lease is looked at, too */
 };
 
 struct race_splitter {
@@ -329,7 +328,7 @@ race_all_same_hash(struct race *r, struct far_task *t, const struct race_view *v
 int
 race_split(struct race *r, struct far_task *t, const struct race_view *v)
 {
-	struct race_splitter s = { .r = r, .c = { .parent = v->subtable, .depth = v->depth, .suffix = race_suffix(v->hash, v->depth) } };
+	struct race_splitter s = { .r = r };
 	int err = race_all_same_hash(r, t, v);
 
 	if (err)
@@ -338,6 +337,9 @@ race_split(struct race *r, struct far_task *t, const struct race_view *v)
 		return -FAR_EFULL;
 	if (r->depth <= v->depth && (err = race_double(r, t, v->depth)) != 0)
 		return err;
+	s.c.parent = v->subtable;
+	s.c.depth = v->depth;
+	s.c.suffix = race_suffix(v->hash, v->depth);
 	err = race_claim_and_split(&s, t, RACE_FATE(RACE_FATE_NONE, 0));
 	return err == 1 ? race_wait_split(r, t, v) : err;
 }

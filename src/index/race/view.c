@@ -58,13 +58,17 @@ race_view_validate(const struct race *r, const struct race_view *v)
 	return wrong ? -FAR_EAGAIN : 0;
 }
 
-/* Calls `visit` semantics inline: slot words of both pairs, the shared bucket of one group once. */
-#define RACE_EACH_SLOT(v, p, i)                                                                                           \
-	for (int p = 0; p < 2; p++)                                                                                       \
-		for (int i = 1; i < RACE_PAIR_WORDS; i++)                                                                 \
-			if (i == RACE_BUCKET_WORDS || (p == 1 && i / RACE_BUCKET_WORDS * RACE_BUCKET_WORDS == (v)->skip)) \
-				continue;                                                                                 \
-			else
+/* Is word `i` of pair `p` a slot? The shared bucket of a group that both pairs lie in counts once. */
+static inline bool
+race_is_slot(const struct race_view *v, int p, int i)
+{
+	return i % RACE_BUCKET_WORDS != 0 && (p == 0 || (i & RACE_BUCKET_WORDS) != v->skip);
+}
+
+#define RACE_EACH_SLOT(v, p, i)                                                                    \
+	for (int p = 0; p < 2; p++)                                                                \
+		for (int i = 1; i < RACE_PAIR_WORDS; i++)                                          \
+			if (race_is_slot(v, p, i))
 
 static struct far_addr
 race_slot_addr(const struct race_view *v, int p, int i)

@@ -152,6 +152,7 @@ int far_move(struct far_table *t, struct far_bytes key, unsigned node);
 
 enum far_request_kind {
 	FAR_GET,
+	FAR_CONTAINS, /* a get without the value: the version alone */
 	FAR_PUT,
 	FAR_INSERT,
 	FAR_UPDATE,
@@ -221,6 +222,13 @@ typedef void far_report_fn(void *arg, const char *line);
  * -FAR_E. Run it on a table that nobody changes: otherwise unfinished work of others may be reported.
  */
 int far_table_check(struct far_table *t, far_report_fn *report, void *arg);
+
+/*
+ * Takes over what dead clients left of this table: finishes or undoes their half-done work, and finds the blocks that
+ * nothing refers to any more, so that they are used again. This happens anyway as memory is needed; others may go on
+ * working. Returns the number of chunks taken over or -FAR_E.
+ */
+int far_table_repair(struct far_table *t);
 
 /* Round trips, verbs and bytes spent by this handle: `ops` inside operations, `background` for everything else
  * (chunk grants, leases, epochs). Either may be NULL. See <farside/fabric.h>. */

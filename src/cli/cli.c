@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static const struct argp_option cli_common_options[] = {
@@ -38,6 +39,105 @@ cli_common_parse(int key, char *arg, struct argp_state *state)
 
 const struct argp cli_common_argp = { .options = cli_common_options, .parser = cli_common_parse };
 
+static const struct argp_option cli_code_options[] = {
+	{ "hex", 'x', NULL, 0, "Keys and values are hexadecimal, here and in the output", 1 },
+	{ "base64", 'b', NULL, 0, "Keys and values are base64, here and in the output", 1 },
+	{ 0 },
+};
+
+static error_t
+cli_code_parse(int key, char *arg, struct argp_state *state)
+{
+	enum bytes_code *code = state->input;
+
+	switch (key) {
+	case 'x':
+		*code = BYTES_HEX;
+		return 0;
+	case 'b':
+		*code = BYTES_BASE64;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+const struct argp cli_code_argp = { .options = cli_code_options, .parser = cli_code_parse };
+
+error_t
+cli_parse_args(int key, struct argp_state *state, struct cli_args *args)
+{
+	switch (key) {
+	case ARGP_KEY_ARGS:
+		args->arg = state->argv + state->next;
+		args->n = (unsigned)(state->argc - state->next);
+		if (args->n > args->max)
+			argp_error(state, "too many arguments: '%s'", args->arg[args->max]);
+		return 0;
+	case ARGP_KEY_END:
+		if (args->n < args->min)
+			argp_error(state, "an argument is missing");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+/* All of standard input, up to one byte more than `max`. */
+static int
+cli_read_stdin(const struct cli_common *c, size_t max, struct bytes *out)
+{
+	size_t n;
+
+	do {
+		size_t want = max + 1 - out->len < 65536 ? max + 1 - out->len : 65536;
+
+		if (bytes_room(out, want) != 0)
+			return cli_error(c, "out of memory");
+		n = fread(out->data + out->len, 1, want, stdin);
+		out->len += n;
+	} while (n > 0 && out->len <= max);
+	return ferror(stdin) ? cli_error(c, "standard input: %s", strerror(errno)) : CLI_OK;
+}
+
+int
+cli_read_bytes(const struct cli_common *c, const char *what, const char *arg, enum bytes_code code,
+	       size_t max, struct bytes *out)
+{
+	struct bytes text = { .len = 0 };
+	/* Room for the text of `max` bytes, in whatever code, with a newline. */
+	int result = strcmp(arg, "-") == 0
+			     ? cli_read_stdin(c, code == BYTES_RAW ? max : 2 * max + 1, &text)
+		     : bytes_add(&text, arg, strlen(arg)) ? cli_error(c, "out of memory")
+							  : CLI_OK;
+	int err;
+
+	if (result == CLI_OK) {
+		if (code != BYTES_RAW && text.len > 0 && text.data[text.len - 1] == '\n')
+			text.len--;
+		err = bytes_decode(out, code, bytes_view(&text));
+		if (err == -FAR_ENOMEM)
+			result = cli_error(c, "out of memory");
+		else if (err) {
+			cli_error(c, "the %s is not %s", what,
+				  code == BYTES_HEX ? "hexadecimal" : "base64");
+			result = CLI_USAGE;
+		} else if (out->len > max) {
+			result = cli_error(c, "the %s has more than %zu bytes", what, max);
+		}
+	}
+	bytes_free(&text);
+	return result;
+}
+
+int
+cli_write(const struct cli_common *c, const struct bytes *b)
+{
+	if (b->len > 0 && fwrite(b->data, 1, b->len, stdout) != b->len)
+		return cli_error(c, "standard output: %s", strerror(errno));
+	return CLI_OK;
+}
+
 int
 cli_error(const struct cli_common *c, const char *format, ...)
 {
@@ -60,7 +160,8 @@ cli_print_json(const struct cli_common *c, json_t *value)
 
 	if (!value)
 		return cli_error(c, "out of memory");
-	failed = json_dumpf(value, stdout, JSON_ENCODE_ANY) != 0 || putchar('\n') == EOF;
+	failed = json_dumpf(value, stdout, JSON_ENCODE_ANY | JSON_REAL_PRECISION(12)) != 0 ||
+		 putchar('\n') == EOF;
 	json_decref(value);
 	if (failed)
 		return cli_error(c, "standard output: %s", strerror(errno));

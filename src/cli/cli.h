@@ -20,6 +20,8 @@
 
 #include <farside/far.h>
 
+#include "cli/bytes.h"
+
 /* Exit codes of the program; `farside --help` lists them. */
 enum cli_exit {
 	CLI_OK = 0,
@@ -45,6 +47,27 @@ struct cli_common {
 
 /* Parses --pool and --json into the `struct cli_common` that is its input. */
 extern const struct argp cli_common_argp;
+
+/* Parses --hex and --base64 into the `enum bytes_code` that is its input. */
+extern const struct argp cli_code_argp;
+
+/* A command's arguments: at least `min`, at most `max`. */
+struct cli_args {
+	char **arg; /* n of them, in argv */
+	unsigned n, min, max;
+};
+
+/* Takes ARGP_KEY_ARGS and the keys that end parsing; to be called for what the command's own parser does not know. */
+error_t cli_parse_args(int key, struct argp_state *state, struct cli_args *args);
+
+/* Appends the key or value that a command line argument stands for: decoded, or with "-" all of standard input (its
+ * last newline is dropped where it is decoded). At most `max` bytes; `what` is for messages. Returns an exit code,
+ * having said what is wrong. */
+int cli_read_bytes(const struct cli_common *c, const char *what, const char *arg, enum bytes_code code, size_t max,
+		   struct bytes *out);
+
+/* Writes bytes to standard output. Returns an exit code, having said what went wrong. */
+int cli_write(const struct cli_common *c, const struct bytes *b);
 
 /* Prints "farside: COMMAND: TEXT" to standard error. Returns CLI_FAIL. */
 int cli_error(const struct cli_common *c, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -27,6 +27,7 @@ record_ini_trim(struct far_bytes s)
 static int
 record_ini_line(struct record_source *r, struct far_bytes *line, bool *indented)
 {
+	const char *s;
 	int got;
 
 	do {
@@ -36,7 +37,8 @@ record_ini_line(struct record_source *r, struct far_bytes *line, bool *indented)
 		if (got == 0)
 			return 0;
 		*line = record_chomp(*line);
-		*indented = line->len > 0 && (*(const char *)line->data == ' ' || *(const char *)line->data == '\t');
+		s = line->data;
+		*indented = line->len > 0 && (s[0] == ' ' || s[0] == '	');
 		*line = record_ini_trim(*line);
 	} while (line->len == 0 || ((const char *)line->data)[0] == '#' ||
 		 ((const char *)line->data)[0] == ';');

@@ -2,6 +2,7 @@
 /* What one undisturbed operation costs, to the verb and the byte, and what a split costs others. */
 #include "base/base.h"
 #include "conform/world.h"
+#include "fabric/sim.h"
 #include "index/race/race.h"
 #include "test.h"
 
@@ -203,5 +204,127 @@ test_race_split_of_another_client_costs_at_most_8_round_trips(void)
 	}
 }
 
+/* A client dies after so many word steps of inserting, which makes the table split; another one goes on. */
+struct crash {
+	struct bench victim, heir;
+	struct far_fabric *wire;
+	uint64_t steps;
+	unsigned acknowledged;
+	bool dead;
+	uint64_t died_in_split, splits;
+};
+
+enum { CRASH_OLD = 16, CRASH_NEW = 24 };
+
+static const char *
+crash_key(char *buf, const char *who, unsigned i)
+{
+	snprintf(buf, 32, "%s %u", who, i);
+	return buf;
+}
+
+static void
+crash_victim(struct far_task *t, void *arg)
+{
+	struct crash *c = arg;
+	struct far_bytes v = FAR_STR("8 bytes.");
+	char key[32];
+	int err = 0;
+
+	bench_open(&c->victim, t, false, 0);
+	far_sim_fuse(c->wire, c->steps, FAR_SIM_KILL, 0);
+	while (!err && c->acknowledged < CRASH_NEW) {
+		uint64_t version = 0;
+		struct far_bytes k = far_str(crash_key(key, "victim", c->acknowledged));
+
+		err = pool_enter(c->victim.pool, t);
+		if (!err) {
+			err = race_put(c->victim.ix, t, FAR_PUT_INSERT, k, v, &version);
+			(void)pool_leave(c->victim.pool, t);
+		}
+		c->acknowledged += !err;
+	}
+	c->victim.pt->index = NULL;
+	race_close(c->victim.ix);
+	pool_abandon(c->victim.pool);
+	far_sim_kill(c->wire);
+	c->dead = true;
+}
+
+static void
+crash_verify(struct crash *c, struct far_task *t)
+{
+	struct far_table_stat stat;
+	char key[32];
+	int err;
+
+	for (unsigned i = 0; i < CRASH_OLD; i++)
+		CHECK_EQ(bench_op(&c->heir, t, BENCH_GET, crash_key(key, "old", i)), 0);
+	for (unsigned i = 0; i < CRASH_NEW; i++) {
+		err = bench_op(&c->heir, t, BENCH_GET, crash_key(key, "victim", i));
+		if (i != c->acknowledged)
+			CHECK_EQ(err, i < c->acknowledged ? 0 : -FAR_ENOENT);
+	}
+	for (unsigned i = 0; i < CRASH_NEW; i++)
+		CHECK_EQ(bench_op(&c->heir, t, BENCH_GET, crash_key(key, "heir", i)), 0);
+	CHECK_EQ(pool_enter(c->heir.pool, t), 0);
+	CHECK_EQ(race_recover(c->heir.ix, t), 0);
+	CHECK_EQ(race_stat(c->heir.ix, t, &stat), 0);
+	c->splits += stat.splits;
+	CHECK_EQ(pool_leave(c->heir.pool, t), 0);
+}
+
+static void
+bench_report(void *arg, const char *line)
+{
+	printf("# check: %s\n", line);
+}
+
+static void
+body_crash(struct far_task *t, void *arg)
+{
+	struct crash *c = arg;
+	char key[32];
+
+	bench_open(&c->heir, t, true, 1);
+	for (unsigned i = 0; i < CRASH_OLD; i++)
+		CHECK_EQ(bench_op(&c->heir, t, BENCH_INSERT, crash_key(key, "old", i)), 0);
+	c->wire = world_connect(c->heir.w);
+	REQUIRE(far_loop_spawn(far_task_loop(t), c->wire, crash_victim, c, 0) == 0);
+	while (!c->dead)
+		far_sleep(t, 10000);
+	for (unsigned i = 0; i < CRASH_NEW; i++)
+		CHECK_EQ(bench_op(&c->heir, t, BENCH_INSERT, crash_key(key, "heir", i)), 0);
+	crash_verify(c, t);
+	/* Its lease runs out, and its chunks, which the tentative slots tell of, become ours. */
+	far_sleep(t, 2 * POOL_LEASE_NS);
+	CHECK(pool_table_adopt_orphans(c->heir.pt, t) >= 0);
+	CHECK_EQ(pool_enter(c->heir.pool, t), 0);
+	CHECK_EQ(race_check(c->heir.ix, t, bench_report, NULL), 0);
+	CHECK_EQ(pool_leave(c->heir.pool, t), 0);
+	bench_close(&c->heir, t);
+}
+
+static void
+test_race_death_at_any_step_is_mended_by_others(void)
+{
+	uint64_t splits = 0, deaths = 0;
+
+	for (uint64_t steps = 1; steps < 3000; steps += 11) {
+		struct crash c = { .heir.w = world_open("sim", 2, 4 << 20, steps), .steps = steps };
+		int before = test_failures;
+
+		c.victim.w = c.heir.w;
+		world_run(c.heir.w, body_crash, &c);
+		world_close(c.heir.w);
+		splits += c.splits;
+		deaths += c.acknowledged < CRASH_NEW;
+		if (test_failures > before)
+			printf("# ... after %llu steps\n", (unsigned long long)steps);
+	}
+	CHECK(deaths > 100 && splits > 300);
+}
+
 TEST_MAIN(TEST(test_race_costs_match_the_published_table),
-	  TEST(test_race_split_of_another_client_costs_at_most_8_round_trips))
+	  TEST(test_race_split_of_another_client_costs_at_most_8_round_trips),
+	  TEST(test_race_death_at_any_step_is_mended_by_others))

@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 
+from tap import Cases
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MARK = "--end-of-command--"
 
@@ -57,18 +59,6 @@ def run_session(steps, folder, env):
     run = subprocess.run(["bash", "-c", script], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT, text=True, timeout=60)
     return [x.strip("\n").split("\n") if x.strip("\n") else [] for x in re.split(rf"{MARK} \d+\n", run.stdout)]
-
-
-class Cases:
-    def __init__(self):
-        self.n = self.failed = 0
-
-    def case(self, name, ok, notes=()):
-        self.n += 1
-        self.failed += not ok
-        print(f"{'ok' if ok else 'not ok'} {self.n} {name}")
-        if not ok:
-            print("\n".join("# " + x for x in notes))
 
 
 def check_session(cases, block, folder, env):
@@ -124,8 +114,7 @@ def main():
     finally:
         end_nodes(folder)
         shutil.rmtree(folder, ignore_errors=True)
-    print(f"1..{cases.n}")
-    return 1 if cases.failed or cases.n == 0 else 0
+    return cases.end()
 
 
 if __name__ == "__main__":

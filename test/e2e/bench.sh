@@ -3,7 +3,7 @@
 # bench.sh PROGRAM -- `farside bench` on pools of its own: exact counts, every workload, interrupts, refusals.
 # Prints one TAP line per case.
 
-farside=$1
+farside=$(realpath "$1")
 dir=$(mktemp -d /tmp/farside-bench-XXXXXX) || exit 1
 at=0
 failed=0

@@ -3,7 +3,7 @@
 # demo.sh PROGRAM -- `farside demo`, smaller than for people: right, and gone afterwards, however it ends.
 # Prints one TAP line per case.
 
-farside=$1
+farside=$(realpath "$1")
 dir=$(mktemp -d /tmp/farside-demo-XXXXXX) || exit 1
 at=0
 failed=0

@@ -60,13 +60,6 @@ pool_arena_open(struct pool *p, struct pool_table *pt)
 	return 0;
 }
 
-/* Pages of the smallest chunk that holds a block of `class`. */
-static uint32_t
-alloc_run_min(unsigned class)
-{
-	return (uint32_t)((POOL_UNIT + pool_class_len(class) + POOL_PAGE - 1) / POOL_PAGE);
-}
-
 struct pool_heap *
 pool_heap_of(struct pool_arena *a, unsigned node, unsigned kind, unsigned class)
 {
@@ -79,7 +72,7 @@ pool_heap_of(struct pool_arena *a, unsigned node, unsigned kind, unsigned class)
 	h->kind = (uint8_t)kind;
 	h->class = (uint8_t) class;
 	h->units = (uint32_t)(pool_class_len(class) / POOL_UNIT);
-	h->next_run = alloc_run_min(class);
+	h->next_run = pool_run_min(class);
 	h->avail_last = &h->avail;
 	h->next = a->list;
 	a->list = h;
@@ -214,14 +207,8 @@ pool_chunk_free(struct pool *p, struct pool_chunk *c, uint32_t i)
 	p->gains++;
 	if (++c->free_n == c->blocks_n)
 		h->whole_n++;
-	pool_chunk_offer(c);
-}
-
-void
-pool_chunk_offer(struct pool_chunk *c)
-{
-	if (c->free_n && !c->listed && !c->scavenge)
-		alloc_list(c->heap, c);
+	if (!c->listed)
+		alloc_list(h, c);
 }
 
 /* A free block of a heap that has one. */
@@ -271,7 +258,7 @@ alloc_grant_is_sane(const struct pool *p, const struct pool_heap *h, const struc
 
 	if (r->off < place->super.data_off || (r->off - place->super.data_off) % POOL_PAGE ||
 	    page >= place->super.pages_n || r->run > place->super.pages_n - page ||
-	    r->run < alloc_run_min(h->class))
+	    r->run < pool_run_min(h->class))
 		return false;
 	for (uint32_t i = 0; i < r->run; i++) {
 		if (place->map[page + i])
@@ -374,7 +361,7 @@ pool_release_free(struct pool *p, struct far_task *t, bool all)
 
 		/* Every block is past grace, and none is anybody's: no bit of it can be set or is going to be. */
 		p->places[node].free_pages += c->run;
-		c->heap->next_run = (uint32_t)far_max(c->run, alloc_run_min(c->heap->class));
+		c->heap->next_run = (uint32_t)far_max(c->run, pool_run_min(c->heap->class));
 		alloc_chunk_forget(p, c);
 		if ((err = alloc_give_up(p, t, node, off, 0)) != 0)
 			return err;
@@ -399,7 +386,7 @@ alloc_should_wait(const struct pool_heap *h)
 static uint32_t
 alloc_next_run(struct pool_heap *h)
 {
-	uint32_t max = POOL_CHUNK_MAX / POOL_PAGE, min = alloc_run_min(h->class), run = h->next_run;
+	uint32_t max = POOL_CHUNK_MAX / POOL_PAGE, min = pool_run_min(h->class), run = h->next_run;
 
 	/* One block per chunk when it is big. */
 	if (pool_class_len(h->class) > POOL_CHUNK_MAX / 4)
@@ -413,7 +400,7 @@ static int
 alloc_refill(struct pool_heap *h, struct far_task *t)
 {
 	struct pool *p = h->arena->pool;
-	uint32_t run, min = alloc_run_min(h->class);
+	uint32_t run, min = pool_run_min(h->class);
 	int err = 1;
 
 	h->dry = true;

@@ -32,7 +32,8 @@ struct pool_place {
 /* How long this client has seen the word of a session line unchanged. */
 struct pool_watch {
 	uint64_t serial, word;
-	uint64_t since_ns;
+	uint64_t since_ns;     /* it was there by then, */
+	uint64_t until_ns;     /* and still not before then */
 	bool unstoppable;      /* FENCE answered -FAR_EACCESS: it stays in the way of reclamation */
 };
 
@@ -277,8 +278,6 @@ pool_chunk_block(const struct pool_chunk *c, uint32_t i)
 
 /* Block i was found free: hand it out again. It is idle already. */
 void pool_chunk_free(struct pool *p, struct pool_chunk *c, uint32_t i);
-/* Lets the allocator use the chunk when it has free blocks and is not being scavenged. */
-void pool_chunk_offer(struct pool_chunk *c);
 
 /* Blocks in use for the caller: neither free nor in limbo. */
 static inline uint64_t
@@ -298,6 +297,13 @@ int pool_arena_close(struct pool_arena *a, struct far_task *t);
 int pool_arena_open(struct pool *p, struct pool_table *pt);
 /* Frees the local state only, with the pool's. */
 void pool_arena_free(struct pool_arena *a);
+
+/* Pages of the smallest chunk that holds a block of `class`. */
+static inline uint32_t
+pool_run_min(unsigned class)
+{
+	return (uint32_t)((POOL_UNIT + pool_class_len(class) + POOL_PAGE - 1) / POOL_PAGE);
+}
 
 struct pool_heap *pool_heap_of(struct pool_arena *a, unsigned node, unsigned kind, unsigned class);
 

@@ -693,6 +693,137 @@ test_home_node_that_comes_back_empty_ends_the_session(void)
 	rig_close(&r);
 }
 
+/* Takeover -------------------------------------------------------------------------------------------------- */
+
+static bool scavenge_linked[10];
+static unsigned scavenge_recovered, scavenge_asked;
+
+static int
+scavenge_recover(struct far_index *ix, struct far_task *t)
+{
+	scavenge_recovered++;
+	return 0;
+}
+
+/* As if client 2 unlinked block 3 right before the lookup, and had not told it yet. */
+static int
+scavenge_reach(struct far_index *ix, struct far_task *t, struct far_addr addr, uint64_t hash, bool index)
+{
+	CHECK(scavenge_recovered > 0);
+	if (index)
+		return addr.raw == tables[1]->head.raw;
+	scavenge_asked++;
+	for (unsigned i = 0; i < 10; i++) {
+		if (addr.raw != blocks[i].raw)
+			continue;
+		CHECK_EQ(hash, 1000 + i);
+		if (i == 3 && scavenge_linked[3]) {
+			scavenge_linked[3] = false;
+			pool_retire(tables[2], POOL_BLOCKS, 3, addr);
+		}
+		return scavenge_linked[i];
+	}
+	return 0;
+}
+
+static const struct far_index_ops scavenge_ops = {
+	.name = "none",
+	.recover = scavenge_recover,
+	.reach = scavenge_reach,
+};
+
+static void
+alloc_ten(struct rig *r, struct far_task *t, unsigned client)
+{
+	for (unsigned i = 0; i < 10; i++) {
+		uint64_t hash = 1000 + i;
+
+		REQUIRE(pool_alloc(tables[client], t, 0, POOL_BLOCKS, 3, &blocks[i]) == 0);
+		far_write(t, blocks[i], &hash, 8);
+		CHECK_EQ(far_wait(t), 0);
+		scavenge_linked[i] = i < 5;
+	}
+	/* Linked, unlinked and in limbo when the client dies. */
+	retire(tables[client], t, 3, blocks[9]);
+}
+
+static void
+adopt_all(struct rig *r, struct far_task *t, unsigned client)
+{
+	struct pool_table *pt = tables[client];
+	struct far_addr a;
+	unsigned n;
+
+	far_sleep(t, 2 * r->opts.lease_ns);
+	pt->ops = &scavenge_ops;
+	pt->index = (struct far_index *)pt;
+	CHECK_EQ(pool_table_adopt_orphans(pt, t), 2);
+	far_sleep(t, 4 * r->opts.tick_ns);
+	/* Blocks 0, 1, 2 and 4 are linked; 3 came through its bit; all others were the dead client's secret. */
+	CHECK_EQ(used_bytes(pt, t), 4 * pool_class_len(3) + 0 * scavenge_asked);
+	CHECK_EQ(r->pool[1]->bad_frees, 0);
+	CHECK_EQ(r->pool[2]->bad_frees, 0);
+	for (n = 0; pt->arena->heaps[3]->avail; n++) {
+		REQUIRE(pool_alloc(pt, t, 0, POOL_BLOCKS, 3, &a) == 0);
+		for (unsigned i = 0; i < 5; i++)
+			CHECK(a.raw != blocks[i].raw || i == 3);
+	}
+	CHECK_EQ(n, pt->arena->heaps[3]->blocks_n - 4);
+	pool_table_detach(pt, t);
+}
+
+static void
+test_chunks_of_a_dead_client_are_scavenged_exactly(void)
+{
+	struct rig r;
+
+	rig_open(&r, 1, 8 << 20, 17);
+	rig_run(&r, 0, make_table);
+	rig_run(&r, 0, alloc_ten);
+	rig_run(&r, 2, open_table);
+	far_sim_kill(r.fabric[0]);
+	scavenge_recovered = scavenge_asked = 0;
+	rig_run(&r, 1, open_table);
+	rig_run(&r, 1, adopt_all);
+	CHECK(scavenge_asked >= 255);
+	rig_run(&r, 1, close_table);
+	rig_run(&r, 2, close_table);
+	check_nodes(&r, 1);
+	rig_close(&r);
+}
+
+/* Without an index nobody knows what is in use: nothing may be handed out. */
+static void
+expect_dirty_adopted(struct rig *r, struct far_task *t, unsigned client)
+{
+	far_sleep(t, 2 * r->opts.lease_ns);
+	CHECK_EQ(pool_table_adopt_orphans(tables[client], t), 2);
+	far_sleep(t, 20 * r->opts.tick_ns);
+	CHECK(used_bytes(tables[client], t) > 200 * pool_class_len(3));
+}
+
+static void
+test_session_that_ends_amid_scavenging_leaves_dirty_orphans(void)
+{
+	struct rig r;
+
+	rig_open(&r, 1, 8 << 20, 18);
+	rig_run(&r, 0, make_table);
+	rig_run(&r, 0, alloc_ten);
+	far_sim_kill(r.fabric[0]);
+	rig_run(&r, 2, open_table);
+	rig_run(&r, 2, expect_dirty_adopted);
+	rig_run(&r, 2, close_table);
+	rig_run(&r, 2, open_table);
+	scavenge_recovered = scavenge_asked = 0;
+	rig_run(&r, 1, open_table);
+	rig_run(&r, 1, adopt_all);
+	rig_run(&r, 1, close_table);
+	rig_run(&r, 2, close_table);
+	check_nodes(&r, 1);
+	rig_close(&r);
+}
+
 TEST_MAIN(TEST(test_pool_open_and_close_leaves_clean_nodes),
 	  TEST(test_alloc_of_all_classes_is_exact_and_comes_back),
 	  TEST(test_retire_of_another_clients_blocks_gives_them_back_to_it),
@@ -708,4 +839,6 @@ TEST_MAIN(TEST(test_pool_open_and_close_leaves_clean_nodes),
 	  TEST(test_silent_session_is_gone_only_after_its_lease_and_fence),
 	  TEST(test_paused_session_finds_itself_fenced),
 	  TEST(test_open_of_a_broken_superblock_fails_cleanly),
-	  TEST(test_home_node_that_comes_back_empty_ends_the_session))
+	  TEST(test_home_node_that_comes_back_empty_ends_the_session),
+	  TEST(test_chunks_of_a_dead_client_are_scavenged_exactly),
+	  TEST(test_session_that_ends_amid_scavenging_leaves_dirty_orphans))

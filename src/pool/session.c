@@ -6,7 +6,9 @@
  *    its client or a client that fences it, goes to the other nodes first and to the home node last: a serial that
  *    is missing there has no access to any node (M4).
  * S2 A session writes its word (epoch : 48 | beat : 16) at least once in a tick. It counts as silent when a client
- *    READ the same word twice, a lease apart on that client's own clock. Clocks are never compared.
+ *    READ the same word twice, and more than a lease passed on that client's own clock between the end of the first
+ *    READ and the start of the last: a client that stood still during a READ does not take the time for the others'
+ *    silence. Clocks are never compared.
  * S3 A session that finds its serial gone, or is refused as fenced, stops for good: `err` is set and every later
  *    pool_enter() and pool_leave() returns it.
  * S4 A node that comes back empty has another generation. Its addresses mean nothing any more, so a change of
@@ -109,25 +111,27 @@ pool_beat(struct pool *p, struct far_task *t, uint64_t epoch)
 
 /* Session lines --------------------------------------------------------------------------------------------- */
 
+/* `line` was READ between `posted` and `now`. */
 static void
-pool_watch_line(struct pool *p, uint32_t i, const struct pool_session_line *line, uint64_t now)
+pool_watch_line(struct pool *p, uint32_t i, const struct pool_session_line *line, uint64_t posted,
+		uint64_t now)
 {
 	struct pool_watch *w = &p->watch[i];
 
-	if (w->serial == line->serial && w->word == line->word)
-		return;
-	*w = (struct pool_watch){ .serial = line->serial, .word = line->word, .since_ns = now };
+	if (w->serial != line->serial || w->word != line->word)
+		*w = (struct pool_watch){ .serial = line->serial, .word = line->word, .since_ns = now };
+	w->until_ns = far_max(w->until_ns, posted);
 }
 
 static int
-pool_view_lines(struct pool *p, const struct pool_session_line *lines, uint32_t n, uint64_t now,
-		struct pool_view *view)
+pool_view_lines(struct pool *p, const struct pool_session_line *lines, uint32_t n, uint64_t posted,
+		uint64_t now, struct pool_view *view)
 {
 	view->others = UINT64_MAX;
 	view->hurry = false;
 	view->sessions_n = 0;
 	for (uint32_t i = 0; i < n; i++) {
-		pool_watch_line(p, i, &lines[i], now);
+		pool_watch_line(p, i, &lines[i], posted, now);
 		if (i == p->slot || !lines[i].serial)
 			continue;
 		view->sessions_n++;
@@ -148,11 +152,13 @@ pool_read_view(struct pool *p, struct far_task *t, struct pool_view *view)
 	struct pool_session_line *lines =
 		far_scratch(t, p->places[0].super.sessions_n * sizeof(*lines));
 	uint32_t n, max = p->places[0].super.sessions_n;
+	uint64_t posted;
 	int err = s && lines ? -FAR_EAGAIN : -FAR_ENOMEM;
 
 	/* Twice at most: `high` only grows, and what was added is READ with its slack. */
 	while (err == -FAR_EAGAIN) {
 		n = (uint32_t)far_min(p->high + SESSION_SLACK, max);
+		posted = far_now(t);
 		far_read(t, pool_home(offsetof(struct pool_super, epoch)), &s->epoch,
 			 sizeof(*s) - offsetof(struct pool_super, epoch));
 		far_read(t, pool_home(p->places[0].super.sessions_off), lines, n * sizeof(*lines));
@@ -167,7 +173,7 @@ pool_read_view(struct pool *p, struct far_task *t, struct pool_view *view)
 	}
 	if (!err) {
 		view->epoch = s->epoch;
-		err = pool_view_lines(p, lines, n, far_now(t), view);
+		err = pool_view_lines(p, lines, n, posted, far_now(t), view);
 	}
 	far_scratch_reset(t, mark);
 	return pool_note_error(p, err);
@@ -225,7 +231,8 @@ pool_fence_line(struct pool *p, struct far_task *t, uint32_t i)
 	uint64_t serial = p->watch[i].serial;
 	int err;
 
-	if (!serial || serial == p->serial || far_now(t) - p->watch[i].since_ns < p->lease_ns)
+	if (!serial || serial == p->serial ||
+	    p->watch[i].until_ns < p->watch[i].since_ns + p->lease_ns)
 		return 0;
 	err = pool_fence(p, t, serial);
 	if (p->watch[i].serial != serial)

@@ -241,7 +241,7 @@ usage_adopt(struct pool_table *pt, struct far_task *t, const struct usage_chunk 
 		    !pt->arena)
 			continue;
 		h = pool_heap_of(pt->arena, list[i].node, list[i].page.kind, list[i].page.class);
-		err = h ? pool_heap_grow(h, t, 0, list[i].page.run) : -FAR_ENOMEM;
+		err = h ? pool_heap_grow(h, t, 0, pool_run_min(list[i].page.class)) : -FAR_ENOMEM;
 		if (err < 0)
 			return err;
 		adopted += err;

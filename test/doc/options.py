@@ -30,7 +30,7 @@ def main():
         if c == "help":
             continue
         text = help_of(program, c, "--help")
-        options = set(re.findall(r"^ +(?:-\w, )?(?:--[a-z-]+, )?(--[a-z][a-z-]*)", text, re.M))
+        options = set(re.findall(r"^ +(?:-\w, )?(?:--[a-z-]+(?:=\S+)?, )?(--[a-z][a-z-]*)", text, re.M))
         options.update(re.findall(r"^ +(?:-\w, )?(--[a-z][a-z-]*)", text, re.M))
         known.setdefault(PAGES.get(c, "farside.1"), set()).update(options)
     for page, options in known.items():

@@ -207,8 +207,14 @@ pool_chunk_free(struct pool *p, struct pool_chunk *c, uint32_t i)
 	p->gains++;
 	if (++c->free_n == c->blocks_n)
 		h->whole_n++;
-	if (!c->listed)
-		alloc_list(h, c);
+	pool_chunk_offer(c);
+}
+
+void
+pool_chunk_offer(struct pool_chunk *c)
+{
+	if (c->free_n && !c->listed && !c->scavenge)
+		alloc_list(c->heap, c);
 }
 
 /* A free block of a heap that has one. */

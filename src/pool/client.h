@@ -278,6 +278,8 @@ pool_chunk_block(const struct pool_chunk *c, uint32_t i)
 
 /* Block i was found free: hand it out again. It is idle already. */
 void pool_chunk_free(struct pool *p, struct pool_chunk *c, uint32_t i);
+/* Lets the allocator use the chunk when it has free blocks and is not being scavenged. */
+void pool_chunk_offer(struct pool_chunk *c);
 
 /* Blocks in use for the caller: neither free nor in limbo. */
 static inline uint64_t

@@ -15,6 +15,9 @@
  * V5 So every session announces an epoch later than one READ after the lookups. What is in U and still has a clear bit
  *    then is free, and past grace. The others are harvested like any bit.
  *
+ * V6 No block of the chunk is handed out before that is done, not even one whose bit was harvested: between the
+ *    allocation and its link it would look like one in U.
+ *
  * Only the adopter does this, in small portions, in the maintenance fiber. If it stops half-way, the chunk is a dirty
  * orphan again. What a dead client had unlinked and not told is found by nobody until the owner of that block's chunk
  * ends, too: at most the queue of one epoch.
@@ -157,8 +160,12 @@ scavenge_finish(struct pool *p, struct far_task *t, struct pool_scavenge *s)
 	struct pool_chunk *c = s->chunk;
 	struct control_request req = { .code = CONTROL_SCAVENGED, .off = c->off };
 	struct control_reply reply;
-	int err = pool_harvest(p, t, c);
+	int err;
 
+	/* Another fiber may have READ the bits too early for us: in the next round. */
+	if (c->harvesting)
+		return 0;
+	err = pool_harvest(p, t, c);
 	/* Told before its blocks are used, so that nobody takes a chunk of ours for a dirty one without need; the
 	 * other way round would be safe, too. */
 	if (err || (err = pool_call(p, t, c->heap->node, &req, &reply)) != 0)
@@ -173,6 +180,7 @@ scavenge_finish(struct pool *p, struct far_task *t, struct pool_scavenge *s)
 		}
 	}
 	pool_scavenge_end(p, c);
+	pool_chunk_offer(c);
 	return 0;
 }
 

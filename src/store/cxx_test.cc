@@ -13,14 +13,12 @@ extern "C" {
 #include "fabric/shm_node.h"
 }
 
-static int failures;
+static int cases, failures;
 
 static void
 check(bool ok, const char *what)
 {
-	static int n;
-
-	std::printf("%s %d %s\n", ok ? "ok" : "not ok", ++n, what);
+	std::printf("%s %d %s\n", ok ? "ok" : "not ok", ++cases, what);
 	failures += !ok;
 }
 
@@ -47,5 +45,6 @@ main()
 	far_table_close(t);
 	far_close(f);
 	shm_node_stop(&node);
+	std::printf("1..%d\n", cases);
 	return failures != 0;
 }

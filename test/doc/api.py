@@ -5,6 +5,8 @@ import os
 import re
 import sys
 
+from tap import Cases
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
@@ -22,7 +24,7 @@ def main():
     headers = [h for h in os.listdir(os.path.join(ROOT, "include/farside"))]
     helpers = {"far_report_fn", "far_bytes", "far_str"}  # a type, and two inline functions
     everything = set().union(*(declared(h) for h in headers)) | helpers
-    named, links, failed = set(), re.findall(r"'(far\w*)'", read("doc/meson.build")), 0
+    named, links = set(), re.findall(r"'(far\w*)'", read("doc/meson.build"))
     cases = []
     for page in sorted(os.listdir(os.path.join(ROOT, "doc/man"))):
         text = read(f"doc/man/{page}")
@@ -36,13 +38,10 @@ def main():
     for header in ("far.h", "error.h"):
         cases.append((f"test_page_exists_for_every_function_of_{header.replace('.', '_')}",
                       {f for f in declared(header) if f not in named | helpers}))
-    for n, (name, wrong) in enumerate(cases, 1):
-        print(f"{'not ok' if wrong else 'ok'} {n} {name}")
-        for w in sorted(wrong):
-            print(f"# {w}")
-        failed += bool(wrong)
-    print(f"1..{len(cases)}")
-    return 1 if failed else 0
+    tap = Cases()
+    for name, wrong in cases:
+        tap.case(name, not wrong, sorted(wrong))
+    return tap.end()
 
 
 if __name__ == "__main__":

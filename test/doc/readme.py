@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""usage: test/doc/readme.py PROGRAM LIBRARY [FILE] -- runs the examples of README.md (or FILE) as they stand there.
+"""usage: test/doc/readme.py PROGRAM FILE -- runs the examples of a document as they stand there.
 
 The ```console blocks are one session: "$ " commands run in one shell, in a scratch folder that stands in for /tmp; what
 they print must be what follows. "..." alone stands for any lines, at a line's end for the rest of the line. A ```c
-block with a main() is compiled against LIBRARY and run with the session's pool.
+block with a main() is compiled against the library beside PROGRAM and run with the session's pool.
 """
 import os
 import re
@@ -13,6 +13,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+
+from tap import Cases
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MARK = "--end-of-command--"
@@ -49,7 +51,7 @@ def run_session(steps, folder, env):
     for command, _ in steps:
         command = command.replace("/tmp/", folder + "/")
         if command.endswith("&"):
-            uri = re.search(r"(\S*/n\d+)\b", command)
+            uri = re.search(r"shm:(\S+)", command)
             command = command[:-1] + ">/dev/null 2>&1 </dev/null &\n"
             if uri:  # the node is up when its socket is there
                 command += f"for i in $(seq 100); do [ -S {uri.group(1)} ] && break; sleep 0.05; done"
@@ -57,18 +59,6 @@ def run_session(steps, folder, env):
     run = subprocess.run(["bash", "-c", script], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT, text=True, timeout=60)
     return [x.strip("\n").split("\n") if x.strip("\n") else [] for x in re.split(rf"{MARK} \d+\n", run.stdout)]
-
-
-class Cases:
-    def __init__(self):
-        self.n = self.failed = 0
-
-    def case(self, name, ok, notes=()):
-        self.n += 1
-        self.failed += not ok
-        print(f"{'ok' if ok else 'not ok'} {self.n} {name}")
-        if not ok:
-            print("\n".join("# " + x for x in notes))
 
 
 def check_session(cases, block, folder, env):
@@ -108,8 +98,7 @@ def end_nodes(folder):
 
 
 def main():
-    program, library = (os.path.abspath(x) for x in sys.argv[1:3])
-    page = sys.argv[3] if len(sys.argv) > 3 else os.path.join(ROOT, "README.md")
+    program, page = (os.path.abspath(x) for x in sys.argv[1:3])
     with open(page, encoding="utf-8") as f:
         text = f.read()
     cases = Cases()
@@ -120,12 +109,11 @@ def main():
         check_session(cases, "".join(blocks(text, "console")), folder, env)
         for block in blocks(text, "c"):
             if "main(" in block and env.get("FAR_CHECK") not in ("asan", "tsan"):
-                check_program(cases, block, folder, library, env, f"shm:{folder}/n0")
+                check_program(cases, block, folder, os.path.dirname(program), env, f"shm:{folder}/n0")
     finally:
         end_nodes(folder)
         shutil.rmtree(folder, ignore_errors=True)
-    print(f"1..{cases.n}")
-    return 1 if cases.failed or cases.n == 0 else 0
+    return cases.end()
 
 
 if __name__ == "__main__":

@@ -176,6 +176,30 @@ else
 	echo "ok $at disk full leaves the old file # SKIP mounting is not permitted"
 fi
 
+# Dying --------------------------------------------------------------------------------------------------------
+
+# Clients that replace every value and are killed before they hand their memory back; the next ones take it over.
+"$farside" create dying
+"$farside" load dying many.json --key id >out 2>err
+mkfifo pipe
+for round in 1 2 3; do
+	sh -c 'exec "$0" load dying - --key id --json' "$farside" <pipe >out 2>>err &
+	loader=$!
+	exec 4>pipe
+	sed "s/}\$/,\"r\":$round}/" many.json >&4
+	for _ in $(seq 200); do
+		case $("$farside" get dying k30000) in *"\"r\":$round"*) break ;; esac
+		sleep 0.05
+	done
+	kill -9 $loader
+	wait $loader 2>/dev/null
+	exec 4>&-
+	runs 0 check dying; ok "table is whole after killed client $round"
+done
+runs 0 load dying many.json --key id && runs 0 check dying && runs 0 check dying --repair && runs 0 check dying &&
+	"$farside" dump dying | sort >d1 && "$farside" load --create living many.json --key id >out && "$farside" dump living | sort | cmp -s - d1
+ok "table is whole after its memory was taken over"
+
 # Looking ------------------------------------------------------------------------------------------------------
 
 runs 0 scan s --prefix dev: --limit 1 && [ "$(wc -l <out)" = 1 ] && grep -q '^dev:' out; ok "scan with prefix and limit"

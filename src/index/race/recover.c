@@ -105,9 +105,13 @@ static int
 race_reach_tentative(struct far_task *t, const struct race_match *m)
 {
 	uint64_t old;
+	int err;
 
 	far_cas(t, m->addr, m->word, 0, &old);
-	return far_wait(t);
+	if ((err = far_wait(t)) != 0)
+		return err;
+	/* Somebody was quicker: it counts as in use as long as the slot names it in whatever state. */
+	return old != m->word && (old & RACE_ADDR_MASK) == (m->word & RACE_ADDR_MASK);
 }
 
 int

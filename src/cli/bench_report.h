@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bench_report.h -- the three forms in which `farside bench` shows its result. */
+#ifndef FAR_CLI_BENCH_REPORT_H
+#define FAR_CLI_BENCH_REPORT_H
+
+#include <jansson.h>
+
+#include "cli/cli.h"
+#include "lab/bench.h"
+
+/* What was run, as the report names it. */
+struct bench_about {
+	const char *pool; /* URI, or "embedded" */
+	unsigned threads, clients;
+	const struct bench_opts *opts;
+};
+
+/* The object that `--json` prints, or NULL when out of memory. */
+json_t *bench_report_json(const struct bench_about *a, const struct bench_result *r);
+
+/* An aligned text for people, on standard output. */
+void bench_report_text(const struct bench_about *a, const struct bench_result *r);
+
+/* Draws latency over percentile for each kind of operation into an SVG file by gnuplot. Says what went wrong and
+ * returns an exit code. */
+int bench_report_plot(const struct cli_common *c, const struct bench_about *a, const struct bench_result *r,
+		      const char *path);
+
+#endif

@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_bench.c -- `farside bench`: options, an embedded pool when none is given, progress. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "cli/bench_report.h"
+#include "cli/cli.h"
+#include "cli/commands.h"
+#include "cli/embedded.h"
+#include "cli/progress.h"
+
+enum bench_option {
+	BENCH_OPTION_DESIGN = 256,
+	BENCH_OPTION_WORKLOAD,
+	BENCH_OPTION_KEYS,
+	BENCH_OPTION_OPS,
+	BENCH_OPTION_THREADS,
+	BENCH_OPTION_CLIENTS,
+	BENCH_OPTION_DEPTH,
+	BENCH_OPTION_DISTRIBUTION,
+	BENCH_OPTION_THETA,
+	BENCH_OPTION_KEY_SIZE,
+	BENCH_OPTION_VALUE_SIZE,
+	BENCH_OPTION_CACHE,
+	BENCH_OPTION_NO_BACKOFF,
+	BENCH_OPTION_NO_CREDITS,
+	BENCH_OPTION_SHARED_QP,
+	BENCH_OPTION_PLOT,
+	BENCH_OPTION_NODES,
+	BENCH_OPTION_SIZE,
+	BENCH_OPTION_TABLE,
+	BENCH_OPTION_KEEP,
+	BENCH_OPTION_VERIFY,
+	BENCH_OPTION_SEED,
+};
+
+static const struct argp_option bench_options[] = {
+	{ NULL, 0, NULL, 0, "What to run:", 2 },
+	{ "design", BENCH_OPTION_DESIGN, "NAME", 0, "Table design (default: race)", 2 },
+	{ "workload", BENCH_OPTION_WORKLOAD, "NAME", 0,
+	  "YCSB A, B, C, D or F; insert, update, delete; or negative: lookups of absent keys (default: C)",
+	  2 },
+	{ "keys", BENCH_OPTION_KEYS, "N", 0, "Keys to load before the run (default: 100000)", 2 },
+	{ "ops", BENCH_OPTION_OPS, "N", 0,
+	  "Operations of the run (default: 1000000; delete: as many as keys)", 2 },
+	{ "distribution", BENCH_OPTION_DISTRIBUTION, "NAME", 0,
+	  "uniform, zipfian, scrambled or latest (default: as YCSB: latest for D, else scrambled)",
+	  2 },
+	{ "theta", BENCH_OPTION_THETA, "T", 0, "Skew, between 0 and 1 (default: 0.99)", 2 },
+	{ "key-size", BENCH_OPTION_KEY_SIZE, "BYTES", 0, "Length of every key (default: 16)", 2 },
+	{ "value-size", BENCH_OPTION_VALUE_SIZE, "BYTES", 0, "Length of every value (default: 32)",
+	  2 },
+	{ "seed", BENCH_OPTION_SEED, "N", 0, "Of the choice of keys and operations (default: 1)",
+	  2 },
+	{ "verify", BENCH_OPTION_VERIFY, NULL, 0,
+	  "Compare every value that is read, and check the table at the end (slower)", 2 },
+
+	{ NULL, 0, NULL, 0, "Who runs it:", 3 },
+	{ "threads", BENCH_OPTION_THREADS, "N", 0,
+	  "Threads of each client; each has its own connections and session (default: 1)", 3 },
+	{ "clients", BENCH_OPTION_CLIENTS, "N", 0,
+	  "Clients (default: 1). All run in this process: two clients of three threads are six sessions",
+	  3 },
+	{ "depth", BENCH_OPTION_DEPTH, "N", 0,
+	  "Operations in flight per thread, each in a fiber (default: 32, as in a batch; 1 shows what one operation "
+	  "takes alone)",
+	  3 },
+	{ "fibers", BENCH_OPTION_DEPTH, NULL, OPTION_ALIAS, NULL, 3 },
+	{ "cache", BENCH_OPTION_CACHE, "BYTES", 0,
+	  "Of each client's cache. There is no cache yet: only 0, and its counts are 0", 3 },
+	{ "no-backoff", BENCH_OPTION_NO_BACKOFF, NULL, 0,
+	  "Retry a lost exchange at once and do not combine operations on one key", 3 },
+	{ "no-credits", BENCH_OPTION_NO_CREDITS, NULL, 0, "Do not bound the verbs in flight", 3 },
+	{ "shared-qp", BENCH_OPTION_SHARED_QP, NULL, 0, "All threads post through one queue pair",
+	  3 },
+
+	{ NULL, 0, NULL, 0, "Where:", 4 },
+	{ "nodes", BENCH_OPTION_NODES, "N", 0,
+	  "Without --pool: memory nodes to start for the run, as processes (default: 1)", 4 },
+	{ "size", BENCH_OPTION_SIZE, "BYTES", 0,
+	  "Without --pool: memory of each node (default: what the keys need, at least 256m)", 4 },
+	{ "table", BENCH_OPTION_TABLE, "NAME", 0,
+	  "Table to make; it must not exist yet (default: bench)", 4 },
+	{ "keep", BENCH_OPTION_KEEP, NULL, 0, "Do not drop the table afterwards", 4 },
+
+	{ NULL, 0, NULL, 0, "Output:", 5 },
+	{ "plot", BENCH_OPTION_PLOT, "FILE", 0,
+	  "Also draw latency over percentile into an SVG file (needs gnuplot)", 5 },
+	{ 0 },
+};
+
+struct bench_args {
+	struct cli_common common;
+	struct bench_opts opts;
+	const char *workload, *distribution, *plot;
+	double theta;
+	uint64_t keys, ops, key_len, value_len, threads, clients, depth, nodes, size;
+};
+
+static void
+bench_number(struct argp_state *state, const char *option, const char *arg, uint64_t max,
+	     uint64_t *out)
+{
+	if (!cli_parse_number(arg, max, out))
+		argp_error(state, "--%s: '%s' is not a number up to %llu", option, arg,
+			   (unsigned long long)max);
+}
+
+static void
+bench_theta(struct argp_state *state, const char *arg, double *out)
+{
+	char *end;
+
+	*out = strtod(arg, &end);
+	if (*arg == '\0' || *end != '\0' || !(*out > 0 && *out < 1))
+		argp_error(state, "--theta: '%s' does not lie between 0 and 1", arg);
+}
+
+/* The options that take a number: where it goes and how large it may be. */
+static bool
+bench_parse_number(struct bench_args *a, int key, const char *arg, struct argp_state *state)
+{
+	uint64_t cache;
+
+	switch (key) {
+	case BENCH_OPTION_KEYS:
+		bench_number(state, "keys", arg, (uint64_t)1 << 40, &a->keys);
+		return true;
+	case BENCH_OPTION_OPS:
+		bench_number(state, "ops", arg, (uint64_t)1 << 40, &a->ops);
+		return true;
+	case BENCH_OPTION_KEY_SIZE:
+		bench_number(state, "key-size", arg, FAR_KEY_MAX, &a->key_len);
+		return true;
+	case BENCH_OPTION_VALUE_SIZE:
+		bench_number(state, "value-size", arg, FAR_VALUE_MAX, &a->value_len);
+		return true;
+	case BENCH_OPTION_THREADS:
+		bench_number(state, "threads", arg, 1024, &a->threads);
+		return true;
+	case BENCH_OPTION_CLIENTS:
+		bench_number(state, "clients", arg, 1024, &a->clients);
+		return true;
+	case BENCH_OPTION_DEPTH:
+		bench_number(state, "depth", arg, 4096, &a->depth);
+		return true;
+	case BENCH_OPTION_NODES:
+		bench_number(state, "nodes", arg, FAR_NODES_MAX, &a->nodes);
+		return true;
+	case BENCH_OPTION_SIZE:
+		bench_number(state, "size", arg, (uint64_t)1 << 46, &a->size);
+		return true;
+	case BENCH_OPTION_SEED:
+		bench_number(state, "seed", arg, UINT64_MAX / 2, &a->opts.seed);
+		return true;
+	case BENCH_OPTION_CACHE:
+		bench_number(state, "cache", arg, UINT64_MAX / 2, &cache);
+		if (cache != 0)
+			argp_error(state, "--cache: this version has no cache; only 0 is possible");
+		return true;
+	default:
+		return false;
+	}
+}
+
+static error_t
+bench_parse(int key, char *arg, struct argp_state *state)
+{
+	struct bench_args *a = state->input;
+
+	if (bench_parse_number(a, key, arg, state))
+		return 0;
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &a->common;
+		return 0;
+	case BENCH_OPTION_DESIGN:
+		a->opts.design = arg;
+		return 0;
+	case BENCH_OPTION_WORKLOAD:
+		a->workload = arg;
+		return 0;
+	case BENCH_OPTION_DISTRIBUTION:
+		a->distribution = arg;
+		return 0;
+	case BENCH_OPTION_THETA:
+		bench_theta(state, arg, &a->theta);
+		return 0;
+	case BENCH_OPTION_NO_BACKOFF:
+		a->opts.no_backoff = true;
+		return 0;
+	case BENCH_OPTION_NO_CREDITS:
+		a->opts.no_credits = true;
+		return 0;
+	case BENCH_OPTION_SHARED_QP:
+		a->opts.shared_qp = true;
+		return 0;
+	case BENCH_OPTION_VERIFY:
+		a->opts.verify = true;
+		return 0;
+	case BENCH_OPTION_PLOT:
+		a->plot = arg;
+		return 0;
+	case BENCH_OPTION_TABLE:
+		a->opts.table = arg;
+		return 0;
+	case BENCH_OPTION_KEEP:
+		a->opts.keep = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "'%s' is too much: bench takes options only", arg);
+		return EINVAL;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp_child bench_children[] = { { &cli_common_argp, 0, NULL, 0 }, { 0 } };
+static const struct argp bench_argp = {
+	.options = bench_options,
+	.parser = bench_parse,
+	.doc = "Runs a workload and measures time, round trips, verbs and bytes of every operation.\v"
+	       "Without --pool it starts memory nodes of its own, so it works anywhere:\n\n"
+	       "  farside bench --workload A --keys 1m --threads 2\n\n"
+	       "Numbers may end in k, m or g (powers of 1024). Times include making the operation, some 30 ns. "
+	       "Bytes are those of RoCEv2 frames. Interrupted, it reports what was done until then.",
+	.children = bench_children,
+};
+
+/* Progress ---------------------------------------------------------------------------------------------------- */
+
+struct bench_line {
+	struct progress progress;
+	const char *phase; /* shown now */
+};
+
+static void
+bench_progress(void *arg, const char *phase, uint64_t done, uint64_t all)
+{
+	struct bench_line *line = arg;
+
+	if (line->phase != phase) {
+		progress_end(&line->progress);
+		progress_start(&line->progress, phase[0] == 'l' ? "keys" : "operations");
+		line->phase = phase;
+	}
+	progress_update(&line->progress, all ? (double)done / (double)all : 1, done);
+}
+
+static bool
+bench_stop(void *arg)
+{
+	return cli_interrupted();
+}
+
+/* The run ----------------------------------------------------------------------------------------------------- */
+
+/* Makes the spec from the options. Says what is wrong and returns an exit code. */
+static int
+bench_spec(struct bench_args *a)
+{
+	struct workload_spec *s = &a->opts.spec;
+	const char *wrong;
+
+	if (workload_find(a->workload, s) != 0) {
+		cli_error(
+			&a->common,
+			"--workload: '%s' is not one of A, B, C, D, F, insert, update, delete, negative",
+			a->workload);
+		return CLI_USAGE;
+	}
+	if (a->distribution && workload_dist_find(a->distribution, &s->dist) != 0) {
+		cli_error(&a->common,
+			  "--distribution: '%s' is not one of uniform, zipfian, scrambled, latest",
+			  a->distribution);
+		return CLI_USAGE;
+	}
+	s->theta = a->theta;
+	s->keys = a->keys;
+	s->ops = a->ops ? a->ops : s->percent[WORKLOAD_DELETE] ? a->keys
+							       : 1000000;
+	s->key_len = a->key_len;
+	s->value_len = a->value_len;
+	if ((wrong = workload_check(s)) != NULL) {
+		cli_error(&a->common, "%s", wrong);
+		return CLI_USAGE;
+	}
+	if (a->threads == 0 || a->clients == 0 || a->depth == 0 || a->nodes == 0) {
+		cli_error(&a->common, "threads, clients, depth and nodes must be at least 1");
+		return CLI_USAGE;
+	}
+	a->opts.clients = (unsigned)(a->threads * a->clients);
+	a->opts.depth = (unsigned)a->depth;
+	return CLI_OK;
+}
+
+/* What the nodes of an embedded pool need: blocks with their headers and a class's waste, half as much again for
+ * blocks that wait to be reused, and a generous index. Untouched memory costs nothing. */
+static uint64_t
+bench_size(const struct bench_args *a)
+{
+	const struct workload_spec *s = &a->opts.spec;
+	uint64_t keys = s->keys + (s->percent[WORKLOAD_INSERT] ? s->ops : 0);
+	uint64_t block = (40 + s->key_len + s->value_len) * 5 / 4 + 64;
+
+	if (a->size)
+		return a->size;
+	return far_align(far_max((uint64_t)256 << 20,
+				 keys * (block * 3 / 2 + 64) / a->nodes + ((uint64_t)128 << 20)),
+			 2 << 20);
+}
+
+static int
+bench_show(struct bench_args *a, const struct bench_about *about, const struct bench_result *r)
+{
+	int code = CLI_OK;
+
+	if (a->common.json)
+		code = cli_print_json(&a->common, bench_report_json(about, r));
+	else
+		bench_report_text(about, r);
+	if (a->plot && code == CLI_OK)
+		code = bench_report_plot(&a->common, about, r, a->plot);
+	if (r->wrong_values) {
+		cli_error(&a->common, "%llu reads returned a value that nobody wrote",
+			  (unsigned long long)r->wrong_values);
+		code = CLI_NO;
+	}
+	if (r->violations) {
+		cli_error(&a->common, "check found %lld violations: %s", (long long)r->violations,
+			  r->message);
+		code = CLI_NO;
+	}
+	if (r->stopped && code == CLI_OK)
+		return CLI_INTERRUPTED;
+	return code;
+}
+
+static int
+bench_on(struct bench_args *a, const char *name)
+{
+	struct bench_about about = {
+		.pool = name,
+		.threads = (unsigned)a->threads,
+		.clients = (unsigned)a->clients,
+		.opts = &a->opts,
+	};
+	struct bench_result *r = malloc(sizeof(*r));
+	struct bench_line line = { .phase = NULL };
+	int err, code;
+
+	if (!r)
+		return cli_error(&a->common, "out of memory");
+	cli_catch_signals();
+	a->opts.stop = bench_stop;
+	a->opts.progress = bench_progress;
+	a->opts.arg = &line;
+	err = bench_run(&a->opts, r);
+	progress_end(&line.progress);
+	if (err == 0) {
+		code = bench_show(a, &about, r);
+	} else {
+		cli_error(&a->common, "%s", r->message);
+		code = cli_exit_code(err);
+	}
+	free(r);
+	return code;
+}
+
+static int
+bench_embedded(struct bench_args *a)
+{
+	struct embedded *e;
+	struct shm_why why;
+	int code;
+
+	if (embedded_open((unsigned)a->nodes, bench_size(a), &e, &why) != 0)
+		return cli_error(&a->common, "cannot start memory nodes: %s", why.text);
+	a->opts.pool = embedded_uri(e);
+	code = bench_on(a, "embedded");
+	embedded_close(e);
+	return code;
+}
+
+static int
+cmd_bench(int argc, char **argv)
+{
+	struct bench_args a = {
+		.common.command = "bench",
+		.opts = { .table = "bench", .seed = 1 },
+		.workload = "C",
+		.theta = WORKLOAD_THETA,
+		.keys = 100000,
+		.key_len = WORKLOAD_KEY_LEN,
+		.value_len = WORKLOAD_VALUE_LEN,
+		.threads = 1,
+		.clients = 1,
+		.depth = 32,
+		.nodes = 1,
+	};
+	int code;
+
+	argp_parse(&bench_argp, argc, argv, 0, NULL, &a);
+	if ((code = bench_spec(&a)) != CLI_OK)
+		return code;
+	a.opts.pool = a.common.pool;
+	code = a.common.pool ? bench_on(&a, a.common.pool) : bench_embedded(&a);
+	return cli_finish(&a.common, code);
+}
+
+const struct cli_command cli_bench = {
+	.name = "bench",
+	.summary = "run a workload and measure it",
+	.run = cmd_bench,
+};

@@ -227,15 +227,6 @@ pool_node_info(struct pool *p, struct far_task *t, struct far_node_info *info, u
 
 /* Orphans --------------------------------------------------------------------------------------------------- */
 
-/* A grant is answered with any orphan that is long enough: asking for the longest first leaves none behind. */
-static int
-usage_longest_first(const void *a, const void *b)
-{
-	const struct usage_chunk *x = a, *y = b;
-
-	return (y->page.run > x->page.run) - (y->page.run < x->page.run);
-}
-
 /* Adopts what the page tables showed to be without owner. Others may be faster: then GRANT gives a fresh chunk, which
  * goes back when nobody needs it. Yields. */
 static int
@@ -267,7 +258,6 @@ pool_adopt(struct pool_table *pt, struct far_task *t)
 
 	if (err)
 		return err;
-	qsort(list, n, sizeof(*list), usage_longest_first);
 	if ((err = pool_enter(pt->pool, t)) == 0) {
 		err = usage_adopt(pt, t, list, n);
 		if (pool_leave(pt->pool, t) != 0)

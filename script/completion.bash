@@ -25,16 +25,16 @@ _farside_tables()
 _farside()
 {
 	local program=${COMP_WORDS[0]} current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
-	local command=${COMP_WORDS[1]} i pool=()
+	local command=${COMP_WORDS[1]} pool=()
 
 	COMPREPLY=()
-	if [ "$COMP_CWORD" = 1 ] || [ "$COMP_CWORD" = 2 -a "$command" = help ]; then
+	if [ "$COMP_CWORD" = 1 ] || [[ $COMP_CWORD = 2 && $command = help ]]; then
 		COMPREPLY=($(compgen -W "$(_farside_commands "$program")" -- "$current"))
 		return
 	fi
 	case $previous in
 	--workload)
-		COMPREPLY=($(compgen -W "A B C D F insert update delete miss" -- "$current"))
+		COMPREPLY=($(compgen -W "A B C D F insert update delete negative" -- "$current"))
 		return
 		;;
 	--distribution)
@@ -50,9 +50,8 @@ _farside()
 		COMPREPLY=($(compgen -W "$(_farside_options "$program" "$command")" -- "$current"))
 		return
 	fi
-	for ((i = 2; i < COMP_CWORD; i++)); do
-		[ "${COMP_WORDS[i]}" != --pool ] || pool=(--pool "${COMP_WORDS[i + 1]}")
-	done
+	# The line, not the words: readline splits a URI at its colons.
+	[[ ! $COMP_LINE =~ (--pool|-p)[\ =]*([^ ]+) ]] || pool=(--pool "${BASH_REMATCH[2]}")
 	case $command in
 	get | put | del | drop | scan | stat | check | dump | load)
 		COMPREPLY=($(compgen -W "$(_farside_tables "$program" "${pool[@]}")" -- "$current"))

@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "base/rand.h"
 #include "cli/bytes.h"
 #include "test.h"
 
@@ -495,7 +496,73 @@ test_file_missing_is_an_error(void)
 	CHECK_EQ(record_open("/tmp", &opts, &r), -FAR_EIO);
 }
 
+/* Changes a few bytes of `text`, which has room for 16 more: overwrites, inserts, deletes, with bytes that matter. */
+static size_t
+test_mutate(struct far_rng *rng, char *text, size_t len)
+{
+	static const char bytes[] = "\"',;:=[]{}\t\r\n\\u0 \0\xff\xc3#a1";
+
+	for (uint64_t n = 1 + far_rng_below(rng, 6); n > 0; n--) {
+		size_t at = (size_t)far_rng_below(rng, len);
+		char c = bytes[far_rng_below(rng, sizeof(bytes) - 1)];
+
+		switch (far_rng_below(rng, 3)) {
+		case 0:
+			text[at] = c;
+			break;
+		case 1:
+			memmove(text + at + 1, text + at, len - at);
+			text[at] = c;
+			len++;
+			break;
+		default:
+			memmove(text + at, text + at + 1, len - at - 1);
+			len -= len > 1;
+			break;
+		}
+	}
+	return len;
+}
+
+static void
+test_any_format_of_damaged_input_ends_with_sane_records(void)
+{
+	static const char *const samples[] = {
+		"id,v,w\n1,a,b\n2,\"c \"\"d\"\"\",\"e\nf\"\n3,g,h\n",
+		"id\tv\tw\n1\ta\tb\n2\tc\td\n",
+		"[one]\nid = 1\nv: x\n  more\n\n# note\n[two]\nid = 2\n",
+		"{\"id\":\"a\",\"v\":[1,{\"x\":\"}\"}]}\n{\"id\":2,\"v\":\"\\u00e9\",\"w\":1.10}\n",
+		"{\"key\":\"a\",\"value\":\"b\"}\n{\"key64\":\"AP8=\",\"value64\":\"QQ==\"}\n",
+	};
+	struct far_rng rng;
+	char text[256];
+
+	far_rng_seed(&rng, 1);
+	for (unsigned i = 0; i < 5000; i++) {
+		const char *sample = samples[i % 5];
+		struct record_opts opts = { .format = i % 7 ? RECORD_CSV + i % 5 : RECORD_AUTO,
+					    .key = i % 3 ? "id" : NULL,
+					    .value = i % 11 ? NULL : "v" };
+		struct record_source *r;
+		unsigned calls = 0;
+		struct record rec;
+		size_t len = strlen(sample);
+		int got;
+
+		memcpy(text, sample, len);
+		r = test_open(text, test_mutate(&rng, text, len), &opts);
+		do {
+			got = record_next(r, &rec);
+			CHECK(got != 1 || (rec.key.len > 0 && rec.key.len < 300 && rec.value.len < 2000));
+			CHECK(got >= 0 || strlen(record_error(r)) > 0);
+		} while ((got == 1 || got == -FAR_ESYNTAX) && ++calls < 100);
+		CHECK(calls < 100);
+		record_close(r);
+	}
+}
+
 TEST_MAIN(
+	TEST(test_any_format_of_damaged_input_ends_with_sane_records),
 	TEST(test_csv_plain_gives_rows_as_json_in_column_order),
 	TEST(test_csv_quotes_commas_and_newlines_are_kept),
 	TEST(test_csv_crlf_bom_and_blank_lines_are_no_data),

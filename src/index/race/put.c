@@ -27,6 +27,7 @@ struct race_write {
 	struct backoff backoff;
 	unsigned looks;
 	struct race_view view;
+	struct race_matches matches; /* of the view */
 };
 
 enum race_step {
@@ -141,6 +142,18 @@ race_write_find(struct race_write *w, struct far_task *t, struct race_matches *m
 		return RACE_DONE;
 	err = race_damaged(w->r, t, &w->backoff, &w->looks);
 	return err ? err : RACE_AGAIN;
+}
+
+/* Round trips 1 and 2 of every write: the slot of the key, with its block. RACE_DONE, *hit NULL when it has none. */
+static int
+race_write_seek(struct race_write *w, struct far_task *t, struct race_match **hit)
+{
+	int err = race_write_lookup(w, t);
+
+	if (err != RACE_DONE)
+		return err;
+	race_view_match(&w->view, false, &w->matches);
+	return race_write_find(w, t, &w->matches, hit);
 }
 
 static int
@@ -270,14 +283,10 @@ unsure:
 static int
 race_put_once(struct race_write *w, struct far_task *t)
 {
-	struct race_matches m;
 	struct race_match *hit;
 	int err;
 
-	if ((err = race_write_lookup(w, t)) != RACE_DONE)
-		return err;
-	race_view_match(&w->view, false, &m);
-	if ((err = race_write_find(w, t, &m, &hit)) != RACE_DONE)
+	if ((err = race_write_seek(w, t, &hit)) != RACE_DONE)
 		return err;
 	if (!hit)
 		return w->mode == FAR_PUT_UPDATE ? -FAR_ENOENT : race_insert(w, t);
@@ -341,14 +350,10 @@ race_put(struct far_index *ix, struct far_task *t, enum far_put_mode mode, struc
 static int
 race_del_once(struct race_write *w, struct far_task *t)
 {
-	struct race_matches m;
 	struct race_match *hit;
 	int err;
 
-	if ((err = race_write_lookup(w, t)) != RACE_DONE)
-		return err;
-	race_view_match(&w->view, false, &m);
-	if ((err = race_write_find(w, t, &m, &hit)) != RACE_DONE)
+	if ((err = race_write_seek(w, t, &hit)) != RACE_DONE)
 		return err;
 	if (!hit)
 		return -FAR_ENOENT;
@@ -382,14 +387,10 @@ fail:
 static int
 race_move_once(struct race_write *w, struct far_task *t, unsigned node)
 {
-	struct race_matches m;
 	struct race_match *hit;
 	int err;
 
-	if ((err = race_write_lookup(w, t)) != RACE_DONE)
-		return err;
-	race_view_match(&w->view, false, &m);
-	if ((err = race_write_find(w, t, &m, &hit)) != RACE_DONE)
+	if ((err = race_write_seek(w, t, &hit)) != RACE_DONE)
 		return err;
 	if (!hit)
 		return -FAR_ENOENT;

@@ -4,8 +4,8 @@
  *
  * usage: fabric_micro [SECONDS-PER-LINE [KIB]]
  *
- * Addresses are random in a region of KIB (256 MiB; 256 shows the software alone). A "lookup" is the traffic of a table's get: two READs of 128 B in one
- * round trip, then one of 64 B.
+ * Addresses are random in a region of KIB (256 MiB; 256 shows the software alone). A "lookup" is the traffic of a
+ * table's get: two READs of 128 B in one round trip, then one of 64 B.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,7 +131,8 @@ micro_update(struct far_task *t, void *arg)
 }
 
 static void
-micro_run(struct micro *m, const char *what, void (*fn)(struct far_task *, void *), int fibers, double seconds)
+micro_run(struct micro *m, const char *what, void (*fn)(struct far_task *, void *), int fibers,
+	  double seconds)
 {
 	uint64_t start = micro_cpu_now();
 

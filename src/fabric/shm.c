@@ -2,8 +2,10 @@
 /*
  * shm.c -- memory nodes on this machine: chains are loads, stores and atomic instructions on a shared mapping.
  *
- * post() prefetches every line that a chain touches and poll() executes chains in the order of their posts, so the
- * cache misses of all fibers that wait overlap.
+ * poll() executes chains in the order of their posts. Before the first of a batch it prefetches every line that the
+ * batch touches, in one tight loop: so the cache misses and page walks of all fibers that wait overlap. (Prefetching
+ * at post does not do that: a prefetch waits for its page walk, and the code between two posts fills the
+ * processor's window.)
  *
  * What the guarantees rest on. G1: regions are only touched by aligned 8-byte atomic loads and stores. G2: atomics
  * are the processor's own. G3: operations run in order; loads acquire and stores release, which orders everything but
@@ -22,6 +24,7 @@
 enum {
 	SHM_LINE = 64,
 	SHM_PREFETCH = 1024,        /* bytes of one operation; the processor foresees the rest */
+	SHM_BATCH = 32,             /* chains prefetched at once */
 	SHM_CHECK_TICKS = 16,       /* chains and idle polls between two looks at the clock */
 	SHM_CHECK_NS = 1000 * 1000, /* between two looks at the sockets */
 };
@@ -30,6 +33,7 @@ enum {
 struct shm {
 	struct far_fabric base;
 	struct shm_list posted, done; /* to be executed; calls that were answered */
+	unsigned ahead;               /* posted chains, from the first, that were prefetched */
 	unsigned ticks;
 	uint64_t checked;             /* when the sockets were looked at */
 	uint64_t fence_word;
@@ -150,6 +154,17 @@ shm_prefetch(const struct shm_link *k, const struct far_op *op)
 	__builtin_prefetch(end - 1);
 }
 
+/* Prefetches for the next batch. */
+static void
+shm_prefetch_batch(struct shm *s)
+{
+	for (const struct far_chain *c = s->posted.first; c && s->ahead < SHM_BATCH; c = c->next) {
+		for (const struct far_op *op = c->first; op; op = op->next)
+			shm_prefetch(&s->links[c->node], op);
+		s->ahead++;
+	}
+}
+
 /* Asks a node inside this process; false: it wants to be asked again. */
 static bool
 shm_call_memory(const struct shm_link *k, struct far_chain *c)
@@ -180,8 +195,6 @@ shm_post(struct far_fabric *f, struct far_chain *c)
 
 	if (c->first->code == FAR_OP_CALL && k->sock >= 0 && c->cut > 0)
 		return shm_link_call(k, c, &s->done);
-	for (const struct far_op *op = c->first; op; op = op->next)
-		shm_prefetch(k, op);
 	shm_list_add(&s->posted, c);
 	return 0;
 }
@@ -208,9 +221,13 @@ static struct far_chain *
 shm_poll(struct far_fabric *f)
 {
 	struct shm *s = FAR_CONTAINER(f, struct shm, base);
-	struct far_chain *c = shm_list_take(&s->posted);
+	struct far_chain *c;
 
+	if (s->ahead == 0)
+		shm_prefetch_batch(s);
+	c = shm_list_take(&s->posted);
 	if (c) {
+		s->ahead--;
 		shm_check(s);
 		if (c->first->code != FAR_OP_CALL) {
 			shm_execute(s, c);

@@ -28,7 +28,8 @@ enum {
 	SHM_CHECK_TICKS = 16,       /* chains and idle polls between two looks at the clock */
 	SHM_CHECK_NS = 1000 * 1000, /* between two looks at the sockets */
 };
-#define SHM_TIMEOUT_NS ((uint64_t)5 * 1000 * 1000 * 1000)
+/* A node that is silent for so long is given up; FENCE waits for the end of a process. */
+#define SHM_TIMEOUT_NS ((uint64_t)30 * 1000 * 1000 * 1000)
 
 struct shm {
 	struct far_fabric base;
@@ -36,6 +37,7 @@ struct shm {
 	unsigned ahead;               /* posted chains, from the first, that were prefetched */
 	unsigned ticks;
 	uint64_t checked;             /* when the sockets were looked at */
+	uint64_t timeout_ns;
 	uint64_t fence_word;
 	struct shm_link links[];
 };
@@ -194,12 +196,26 @@ shm_post(struct far_fabric *f, struct far_chain *c)
 	struct shm_link *k = &s->links[c->node];
 
 	if (c->first->code == FAR_OP_CALL && k->sock >= 0 && c->cut > 0)
-		return shm_link_call(k, c, &s->done);
+		return shm_link_call(k, c, far_loop_now(f->loop), &s->done);
 	shm_list_add(&s->posted, c);
 	return 0;
 }
 
-/* Notices the end of nodes, now and then. */
+/* Takes what the nodes said, and notices their end. */
+static void
+shm_look(struct shm *s, uint64_t now)
+{
+	s->checked = now;
+	for (unsigned i = 0; i < s->base.nodes_n; i++) {
+		if (s->links[i].sock < 0)
+			continue;
+		shm_link_receive(&s->links[i], &s->done);
+		if (now > s->timeout_ns)
+			shm_link_expire(&s->links[i], now - s->timeout_ns, &s->done);
+	}
+}
+
+/* The same now and then, while nobody waits for it. */
 static void
 shm_check(struct shm *s)
 {
@@ -208,13 +224,8 @@ shm_check(struct shm *s)
 	if (++s->ticks % SHM_CHECK_TICKS != 0)
 		return;
 	now = far_loop_now(s->base.loop);
-	if (now - s->checked < SHM_CHECK_NS)
-		return;
-	s->checked = now;
-	for (unsigned i = 0; i < s->base.nodes_n; i++) {
-		if (s->links[i].sock >= 0)
-			shm_link_receive(&s->links[i], &s->done);
-	}
+	if (now - s->checked >= SHM_CHECK_NS)
+		shm_look(s, now);
 }
 
 static struct far_chain *
@@ -258,10 +269,10 @@ shm_idle(struct far_fabric *f)
 		if (s->links[i].calls_n > 0)
 			pfd[n++] = (struct pollfd){ .fd = s->links[i].sock, .events = POLLIN };
 	}
-	if (n > 0)
-		(void)!ppoll(pfd, n, &timeout, NULL);
-	else
+	if (n == 0)
 		shm_check(s);
+	else if (ppoll(pfd, n, &timeout, NULL) == 0)
+		shm_look(s, far_loop_now(f->loop));
 }
 
 static void
@@ -275,13 +286,14 @@ shm_close(struct far_fabric *f)
 }
 
 static struct shm *
-shm_new(unsigned nodes_n)
+shm_new(unsigned nodes_n, const struct far_fabric_opts *opts)
 {
 	struct shm *s = calloc(1, sizeof(*s) + nodes_n * sizeof(s->links[0]));
 
 	if (!s)
 		return NULL;
 	s->base.caps = FAR_CAP_ATOMIC_GLOBAL;
+	s->timeout_ns = opts && opts->timeout_ns ? opts->timeout_ns : SHM_TIMEOUT_NS;
 	s->posted.last = &s->posted.first;
 	s->done.last = &s->done.first;
 	for (unsigned i = 0; i < nodes_n; i++)
@@ -293,7 +305,6 @@ static int
 shm_open(const char *spec, struct far_loop *l, const struct far_fabric_opts *opts,
 	 struct far_fabric **out)
 {
-	uint64_t timeout_ns = opts && opts->timeout_ns ? opts->timeout_ns : SHM_TIMEOUT_NS;
 	unsigned n = 1;
 	struct shm *s;
 	int err;
@@ -302,14 +313,14 @@ shm_open(const char *spec, struct far_loop *l, const struct far_fabric_opts *opt
 		n += *p == ',';
 	if (n > FAR_NODES_MAX)
 		return -FAR_EINVAL;
-	s = shm_new(n);
+	s = shm_new(n, opts);
 	if (!s)
 		return -FAR_ENOMEM;
 	for (const char *p = spec; s->base.nodes_n < n; p++) {
 		size_t len = strcspn(p, ",");
 		struct shm_link *k = &s->links[s->base.nodes_n];
 
-		err = shm_link_open(k, p, len, timeout_ns);
+		err = shm_link_open(k, p, len, s->timeout_ns);
 		if (err != 0) {
 			shm_close(&s->base);
 			return err;
@@ -334,7 +345,7 @@ shm_connect_memory(const struct shm_memory *nodes, unsigned n, struct far_loop *
 		if ((uintptr_t)nodes[i].base % 8 != 0)
 			return -FAR_EINVAL;
 	}
-	s = shm_new(n);
+	s = shm_new(n, opts);
 	if (!s)
 		return -FAR_ENOMEM;
 	for (unsigned i = 0; i < n; i++) {

@@ -37,7 +37,7 @@ struct shm_link {
 	uint64_t seq;
 	unsigned calls_n;
 	struct far_chain *calls[SHM_CALLS]; /* by the low bits of their numbers */
-	uint64_t calls_seq[SHM_CALLS];
+	uint64_t calls_seq[SHM_CALLS], calls_start[SHM_CALLS];
 };
 
 /* Chains in order, linked by `next`. */
@@ -70,9 +70,12 @@ shm_list_take(struct shm_list *list)
 int shm_link_open(struct shm_link *k, const char *path, size_t path_len, uint64_t timeout_ns);
 void shm_link_close(struct shm_link *k);
 
-/* Sends a CALL; once sent, the chain comes back in *done. -FAR_EAGAIN: no room now. A dead node: 0, and the chain is
- * in *done with its error. */
-int shm_link_call(struct shm_link *k, struct far_chain *c, struct shm_list *done);
+/* Sends a CALL at the time `now`; once sent, the chain comes back in *done. -FAR_EAGAIN: no room now. A dead node: 0,
+ * and the chain is in *done with its error. */
+int shm_link_call(struct shm_link *k, struct far_chain *c, uint64_t now, struct shm_list *done);
+
+/* Gives a node up that has not answered a call sent before `since`, as if it had ended. */
+void shm_link_expire(struct shm_link *k, uint64_t since, struct shm_list *done);
 
 /* Takes the replies that have arrived, and notices the node's end: its calls in flight move to *done. */
 void shm_link_receive(struct shm_link *k, struct shm_list *done);

@@ -175,6 +175,15 @@ shm_link_die(struct shm_link *k, struct shm_list *done)
 	k->calls_n = 0;
 }
 
+void
+shm_link_expire(struct shm_link *k, uint64_t since, struct shm_list *done)
+{
+	for (int i = 0; i < SHM_CALLS && k->calls_n > 0; i++) {
+		if (k->calls[i] && k->calls_start[i] < since)
+			shm_link_die(k, done);
+	}
+}
+
 static ssize_t
 shm_link_send(struct shm_link *k, uint64_t seq, const struct far_op *op)
 {
@@ -190,7 +199,7 @@ shm_link_send(struct shm_link *k, uint64_t seq, const struct far_op *op)
 }
 
 int
-shm_link_call(struct shm_link *k, struct far_chain *c, struct shm_list *done)
+shm_link_call(struct shm_link *k, struct far_chain *c, uint64_t now, struct shm_list *done)
 {
 	unsigned place = 0;
 	uint64_t seq;
@@ -215,6 +224,7 @@ shm_link_call(struct shm_link *k, struct far_chain *c, struct shm_list *done)
 	}
 	k->calls[place] = c;
 	k->calls_seq[place] = seq;
+	k->calls_start[place] = now;
 	k->calls_n++;
 	return 0;
 }

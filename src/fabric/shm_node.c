@@ -180,7 +180,8 @@ shm_conn_hang_up(struct shm_node *n, struct shm_conn *c)
 	memset(c->parked, 0, sizeof(c->parked));
 }
 
-/* False when the client does not take its answers: its connection is broken then. */
+/* False when the client does not take its answers: its connection is broken then. One that closed its end is not: what
+ * it sent before, a LEAVE perhaps, is still to be served. */
 static bool
 shm_conn_reply(const struct shm_conn *c, uint64_t seq, const struct control_reply *reply)
 {
@@ -188,9 +189,10 @@ shm_conn_reply(const struct shm_conn *c, uint64_t seq, const struct control_repl
 		struct shm_frame frame;
 		struct control_reply reply;
 	} packet = { .frame = { .seq = seq, .len = sizeof(*reply) }, .reply = *reply };
+	ssize_t sent = send(c->sock, &packet, sizeof(packet), MSG_DONTWAIT | MSG_NOSIGNAL);
 
-	return send(c->sock, &packet, sizeof(packet), MSG_DONTWAIT | MSG_NOSIGNAL) ==
-	       (ssize_t)sizeof(packet);
+	return sent == (ssize_t)sizeof(packet) ||
+	       (sent < 0 && (errno == EPIPE || errno == ECONNRESET));
 }
 
 static bool

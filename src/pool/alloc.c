@@ -606,11 +606,22 @@ pool_arena_close(struct pool_arena *a, struct far_task *t)
 
 /* Waiting for memory ---------------------------------------------------------------------------------------- */
 
+/* One more round that asks everybody for memory. */
+static int
+alloc_plead(struct pool_table *pt, struct far_task *t)
+{
+	int err;
+
+	pt->pool->hurry = true;
+	err = pool_tick(pt->pool, t);
+	return err ? err : pt->gone;
+}
+
 int
 pool_relieve(struct pool_table *pt, struct far_task *t, struct pool_relief *r)
 {
 	struct pool *p = pt->pool;
-	uint64_t gains = p->gains, wait_ns = p->hurry_ns, target;
+	uint64_t gains = p->gains, wait_ns = p->hurry_ns, target = p->epoch + 2, done;
 	int err;
 
 	FAR_ASSERT(*far_task_word(t) == 0);
@@ -620,13 +631,14 @@ pool_relieve(struct pool_table *pt, struct far_task *t, struct pool_relief *r)
 	}
 	/* Every other client has seen that we hurry by the second epoch, and given back what it does not need by the
 	 * fourth. */
-	if (p->epoch > r->epoch + 8 || far_now(t) - r->start_ns > 2 * p->lease_ns)
+	if ((p->epoch > r->epoch + 8 && !pool_scavenges_of(pt, &done)) ||
+	    far_now(t) - r->start_ns > 2 * p->lease_ns)
 		return -FAR_ENOMEM;
-	target = p->epoch + 2;
-	r->rounds++;
+	/* The first round did not help: chunks of ended clients, of any class, may have room, or go back. */
+	if (r->rounds++ == 1 && (err = pool_adopt(pt, t)) < 0 && err != -FAR_ENOMEM)
+		return err;
 	for (;;) {
-		p->hurry = true;
-		if ((err = pool_tick(p, t)) != 0 || (err = pt->gone) != 0)
+		if ((err = alloc_plead(pt, t)) != 0)
 			return err;
 		/* Something came free: then others are at work, and patience pays. */
 		if (p->gains != gains)

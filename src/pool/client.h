@@ -158,6 +158,7 @@ struct pool {
 	struct pool_chunk **chunks;                 /* by id - 1; NULL: unused */
 	uint32_t chunks_n, chunks_max;
 	uint32_t chunk_unused; /* no unused place below */
+	uint64_t harvest_ns;   /* when all heaps had their portion of harvests */
 	struct pool_scavenge *scavenges;
 	uint64_t scavenged;    /* steps taken so far */
 	uint64_t gains;        /* blocks and chunks that became available so far: who waits for memory looks here */

@@ -31,6 +31,7 @@
  */
 #include <string.h>
 
+#include "fiber/task.h"
 #include "pool/client.h"
 
 enum {
@@ -44,7 +45,7 @@ enum {
 int
 pool_enter(struct pool *p, struct far_task *t)
 {
-	uint64_t *word = far_task_word(t);
+	uint64_t *word = &t->word;
 
 	if (p->err)
 		return p->err;
@@ -59,7 +60,7 @@ pool_enter(struct pool *p, struct far_task *t)
 int
 pool_leave(struct pool *p, struct far_task *t)
 {
-	uint64_t *word = far_task_word(t);
+	uint64_t *word = &t->word;
 
 	FAR_ASSERT(*word >= 2);
 	*word -= 2;
@@ -74,7 +75,7 @@ pool_leave(struct pool *p, struct far_task *t)
 static bool
 pool_is_inside(struct far_task *t)
 {
-	return *far_task_word(t) != 0;
+	return t->word != 0;
 }
 
 /* Starts a new era and waits until every operation that began earlier has ended. Yields. */

@@ -315,13 +315,18 @@ frees_harvest_heap(struct pool *p, struct far_task *t, struct pool_heap *h, uint
 int
 pool_harvest_some(struct pool *p, struct far_task *t)
 {
+	bool all = p->hurry_others || far_now(t) - p->harvest_ns >= p->tick_ns;
+
+	/* Rounds in a hurry look at what ran dry only. */
+	if (all)
+		p->harvest_ns = far_now(t);
 	for (struct pool_table *pt = p->tables; pt && !p->err; pt = pt->next) {
 		for (struct pool_heap *h = pt->arena ? pt->arena->list : NULL; h && !p->err;
 		     h = h->next) {
 			bool dry = h->dry;
 
 			h->dry = false;
-			if (pool_heap_used(h))
+			if (pool_heap_used(h) && (all || dry))
 				frees_harvest_heap(p, t, h, dry ? HARVEST_DRY : HARVEST_CHUNKS);
 		}
 	}

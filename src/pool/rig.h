@@ -85,4 +85,85 @@ rig_close(struct rig *r)
 	far_sim_close(r->sim);
 }
 
+/* What most tests do ---------------------------------------------------------------------------------------- */
+
+static struct pool_table *tables[RIG_CLIENTS];
+
+static inline void
+rig_make_table(struct rig *r, struct far_task *t, unsigned client)
+{
+	struct far_addr head;
+
+	rig_join(r, t, client);
+	REQUIRE(r->pool[client]);
+	REQUIRE(pool_table_new(r->pool[client], t, "devices", "none", &tables[client]) == 0);
+	REQUIRE(pool_alloc(tables[client], t, 0, POOL_INDEX, 3, &head) == 0);
+	CHECK_EQ(pool_table_commit(tables[client], t, head), 0);
+}
+
+static inline void
+rig_open_table(struct rig *r, struct far_task *t, unsigned client)
+{
+	rig_join(r, t, client);
+	REQUIRE(r->pool[client]);
+	REQUIRE(pool_table_open(r->pool[client], t, "devices", &tables[client]) == 0);
+}
+
+static inline void
+rig_close_table(struct rig *r, struct far_task *t, unsigned client)
+{
+	CHECK_EQ(pool_table_close(tables[client], t), 0);
+	tables[client] = NULL;
+	rig_leave(r, t, client);
+}
+
+static inline void
+rig_check_nodes(struct rig *r, unsigned nodes)
+{
+	for (unsigned i = 0; i < nodes; i++)
+		CHECK_EQ(far_sim_node_check(r->sim, i), 0);
+}
+
+static inline uint64_t
+rig_used_bytes(struct pool_table *pt, struct far_task *t)
+{
+	struct pool_usage u;
+
+	REQUIRE(pool_table_usage(pt, t, &u) == 0);
+	return u.granted[0] - u.free[0] - u.header[0];
+}
+
+static inline void
+rig_retire(struct pool_table *pt, struct far_task *t, unsigned class, struct far_addr addr)
+{
+	REQUIRE(pool_enter(pt->pool, t) == 0);
+	pool_retire(pt, POOL_BLOCKS, class, addr);
+	CHECK_EQ(pool_leave(pt->pool, t), 0);
+}
+
+static inline int
+rig_alloc_one(struct pool_table *pt, struct far_task *t, unsigned class, struct far_addr *out)
+{
+	struct pool_relief relief = { 0 };
+	int err;
+
+	do {
+		REQUIRE(pool_enter(pt->pool, t) == 0);
+		err = pool_alloc(pt, t, 0, POOL_BLOCKS, class, out);
+		CHECK_EQ(pool_leave(pt->pool, t), 0);
+	} while (err == -FAR_ENOMEM && pool_relieve(pt, t, &relief) == 0);
+	return err;
+}
+
+static inline int
+rig_alloc_on(struct pool_table *pt, struct far_task *t, unsigned node, unsigned class, struct far_addr *out)
+{
+	int err;
+
+	REQUIRE(pool_enter(pt->pool, t) == 0);
+	err = pool_alloc(pt, t, node, POOL_BLOCKS, class, out);
+	CHECK_EQ(pool_leave(pt->pool, t), 0);
+	return err;
+}
+
 #endif

@@ -594,6 +594,33 @@ test_full_node_loses_nothing_and_recovers(void)
 	free(big);
 }
 
+/* On shared memory the region outlives its node: what needs the node fails, and nothing hangs. */
+static void
+test_node_killed_ends_operations_with_an_error(void)
+{
+	struct far_request r = { .kind = FAR_GET, .key = FAR_STR("k") };
+	struct far_table *t = NULL;
+	struct far_node_info info;
+	struct world w;
+	char buf[16];
+	int err = 0;
+
+	test_open(&w, 64 * MIB);
+	CHECK_EQ(far_put(w.t, FAR_STR("k"), FAR_STR("v"), NULL), 0);
+	REQUIRE(kill(w.node.pid, SIGKILL) == 0);
+	for (unsigned i = 0; i < 1000000 && !err; i++)
+		err = far_put(w.t, test_key(buf, i), FAR_STR("v"), NULL);
+	CHECK(err == -FAR_ENODE || err == -FAR_EUNSURE);
+	CHECK(strlen(far_errmsg(w.f)) > 0);
+	CHECK_EQ(far_table_create(w.f, "u", NULL), -FAR_ENODE);
+	CHECK(strstr(far_errmsg(w.f), "a memory node is gone") != NULL);
+	CHECK_EQ(far_table_open(w.f, "t", &t), -FAR_ENODE);
+	CHECK_EQ(far_batch(w.t, &r, 1), -FAR_ENODE);
+	CHECK_EQ(r.result, -FAR_ENODE);
+	CHECK_EQ(far_nodes(w.f, &info, 1), -FAR_ENODE);
+	test_close(&w);
+}
+
 static void
 test_stat_adds_up_to_what_was_granted(void)
 {
@@ -652,5 +679,6 @@ TEST_MAIN(
 	TEST(test_idle_handle_keeps_its_lease),
 	TEST(test_threads_with_a_handle_each_share_a_table),
 	TEST(test_full_node_loses_nothing_and_recovers),
+	TEST(test_node_killed_ends_operations_with_an_error),
 	TEST(test_stat_adds_up_to_what_was_granted),
 	TEST(test_close_with_open_tables_and_null_is_fine))

@@ -17,6 +17,7 @@
 
 #include "base/base.h"
 #include "fabric/shm.h"
+#include "fabric/shm_map.h"
 #include "fabric/shm_wire.h"
 
 enum { SHM_LINK_BURST = 64 }; /* messages taken at once */
@@ -118,11 +119,9 @@ shm_link_map(struct shm_link *k, int fd, uint64_t len)
 	if (fstat(fd, &st) != 0 || len == 0 || len % 8 != 0 || len >> 48 != 0 ||
 	    (uint64_t)st.st_size < len)
 		return -FAR_EFORMAT;
-	base = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (base == MAP_FAILED)
+	base = shm_map(fd, len);
+	if (!base)
 		return shm_link_error(errno);
-	/* A kernel without huge pages for shared memory works as well, only slower. */
-	(void)!madvise(base, len, MADV_HUGEPAGE);
 	k->base = base;
 	k->len = len;
 	return 0;

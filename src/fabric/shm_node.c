@@ -34,6 +34,7 @@
 #include <farside/error.h>
 
 #include "base/base.h"
+#include "fabric/shm_map.h"
 #include "fabric/shm_process.h"
 #include "fabric/shm_region.h"
 #include "fabric/shm_wire.h"
@@ -229,6 +230,10 @@ shm_conn_packet(struct shm_node *n, struct shm_conn *c, const uint8_t *packet, s
 	n->serving = c;
 	if (!node_serve(n->node, &c->session, &req, &reply))
 		return shm_conn_park(c, frame.seq, req.serial);
+	/* Before the client touches it: memory in use would have to be copied. */
+	if (req.code == CONTROL_GRANT && reply.err == 0 && n->region.huge)
+		n->region.huge = shm_map_collapse(n->region.base, n->region.len, reply.off,
+						  (uint64_t)reply.run * POOL_PAGE);
 	return shm_conn_reply(c, frame.seq, &reply);
 }
 

@@ -16,6 +16,7 @@
 #include <farside/error.h>
 
 #include "base/base.h"
+#include "fabric/shm_map.h"
 #include "pool/node.h"
 
 int
@@ -50,14 +51,9 @@ shm_region_close(struct shm_region *r)
 static bool
 shm_region_map(struct shm_region *r)
 {
-	void *base = mmap(NULL, r->len, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
-
-	if (base == MAP_FAILED)
-		return false;
-	r->base = base;
-	/* A hint; the region works without. */
-	madvise(base, r->len, MADV_HUGEPAGE);
-	return true;
+	r->base = shm_map(r->fd, r->len);
+	r->huge = r->base != NULL;
+	return r->huge;
 }
 
 /* A memfd with huge pages of its own (`huge`) or without, mapped; false: not to be had. */

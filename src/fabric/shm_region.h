@@ -10,6 +10,7 @@ struct node_env;
 struct shm_region {
 	void *base;
 	uint64_t len;
+	bool huge;   /* it may be worth asking for huge pages */
 	int fd;      /* what clients receive */
 	int lock_fd; /* holds the lock on a named file: not shared with clients, so it ends with the node; or -1 */
 };

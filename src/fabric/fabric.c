@@ -37,6 +37,7 @@ struct fabric_notes {
 	uint32_t pending;  /* chains not yet back */
 	uint32_t alone;
 	uint32_t chains_n;
+	uint8_t places[FAR_NODES_MAX]; /* of a node's chain among them, while they are made */
 	struct far_chain chains[FAR_NODES_MAX];
 };
 
@@ -203,6 +204,21 @@ far_account_now(struct far_task *t)
 
 /* Sending -------------------------------------------------------------------------------------------------- */
 
+/* The lock of a shared queue pair, if there is one. */
+static inline void
+fabric_lock(struct far_fabric *f)
+{
+	if (f->shared_queue)
+		far_shared_queue_lock(f->shared_queue);
+}
+
+static inline void
+fabric_unlock(struct far_fabric *f)
+{
+	if (f->shared_queue)
+		far_shared_queue_unlock(f->shared_queue);
+}
+
 /* Posts a chain; false when the backend has no room now. */
 static bool
 fabric_post(struct far_fabric *f, struct far_chain *c)
@@ -210,9 +226,9 @@ fabric_post(struct far_fabric *f, struct far_chain *c)
 	uint32_t n = c->n;
 	int err;
 
-	far_shared_queue_lock(f->shared_queue);
+	fabric_lock(f);
 	err = f->ops->post(f, c);
-	far_shared_queue_unlock(f->shared_queue);
+	fabric_unlock(f);
 	if (err == -FAR_EAGAIN)
 		return false;
 	FAR_ASSERT(err == 0);
@@ -285,9 +301,9 @@ fabric_progress(struct far_fabric *f)
 
 	if (f->in_flight > 0) {
 		for (;; n++) {
-			far_shared_queue_lock(f->shared_queue);
+			fabric_lock(f);
 			c = f->ops->poll(f);
-			far_shared_queue_unlock(f->shared_queue);
+			fabric_unlock(f);
 			if (!c)
 				break;
 			fabric_finish(f, c);
@@ -323,7 +339,7 @@ fabric_busy(struct far_poller *p)
 static int
 fabric_group(struct far_fabric *f, struct far_task *t, struct fabric_notes *s)
 {
-	struct far_chain *by_node[FAR_NODES_MAX] = { NULL };
+	uint32_t seen = 0; /* nodes that have a chain, a bit each */
 
 	s->chains_n = 0;
 	for (struct far_op *op = s->ops, *end = op + s->n; op < end; op++) {
@@ -333,14 +349,16 @@ fabric_group(struct far_fabric *f, struct far_task *t, struct fabric_notes *s)
 		if (node >= f->nodes_n)
 			return -FAR_EACCESS;
 		op->next = NULL;
-		c = by_node[node];
-		if (c) {
+		if (seen >> node & 1) {
+			c = &s->chains[s->places[node]];
 			c->last->next = op;
 			c->last = op;
 			c->n++;
 			continue;
 		}
-		c = by_node[node] = &s->chains[s->chains_n++];
+		seen |= 1U << node;
+		s->places[node] = (uint8_t)s->chains_n;
+		c = &s->chains[s->chains_n++];
 		c->first = c->last = op;
 		c->n = 1;
 		c->node = (uint16_t)node;

@@ -35,8 +35,8 @@ struct shm {
 	struct far_fabric base;
 	struct shm_list posted, done; /* to be executed; calls that were answered */
 	unsigned ahead;               /* posted chains, from the first, that were prefetched */
-	unsigned ticks;
 	uint64_t checked;             /* when the sockets were looked at */
+	unsigned ticks;
 	uint64_t timeout_ns;
 	uint64_t fence_word;
 	struct shm_link links[];

@@ -58,18 +58,6 @@ race_view_validate(const struct race *r, const struct race_view *v)
 	return wrong ? -FAR_EAGAIN : 0;
 }
 
-/* Is word `i` of pair `p` a slot? The shared bucket of a group that both pairs lie in counts once. */
-static inline bool
-race_is_slot(const struct race_view *v, int p, int i)
-{
-	return i % RACE_BUCKET_WORDS != 0 && (p == 0 || (i & RACE_BUCKET_WORDS) != v->skip);
-}
-
-#define RACE_EACH_SLOT(v, p, i)                                                                    \
-	for (int p = 0; p < 2; p++)                                                                \
-		for (int i = 1; i < RACE_PAIR_WORDS; i++)                                          \
-			if (race_is_slot(v, p, i))
-
 static struct far_addr
 race_slot_addr(const struct race_view *v, int p, int i)
 {
@@ -81,24 +69,41 @@ race_view_frozen(const struct race_view *v)
 {
 	uint64_t any = 0;
 
-	RACE_EACH_SLOT(v, p, i)
-	any |= v->words[p][i];
+	/* A shared bucket that both pairs have counts in either: then one look was later, and right. */
+	for (int i = 1; i < RACE_BUCKET_WORDS; i++)
+		any |= v->words[0][i] | v->words[0][i + RACE_BUCKET_WORDS] | v->words[1][i] |
+		       v->words[1][i + RACE_BUCKET_WORDS];
 	return any & RACE_FROZEN;
+}
+
+/* A bit for each word of pair `p` that is a slot with this fingerprint. Without branches, as every lookup does it. */
+static inline uint32_t
+race_fp_mask(const struct race_view *v, int p)
+{
+	const uint64_t *words = v->words[p], fp = (uint64_t)v->fp << 56;
+	uint32_t mask = 0, slots = 0xfefe;
+
+	for (int i = 0; i < RACE_PAIR_WORDS; i++)
+		mask |= (uint32_t)((words[i] ^ fp) >> 56 == 0) << i;
+	if (p == 1 && v->skip >= 0)
+		slots &= ~(0xffU << v->skip);
+	return mask & slots;
 }
 
 void
 race_view_match(const struct race_view *v, bool tentative, struct race_matches *m)
 {
 	m->n = 0;
-	RACE_EACH_SLOT(v, p, i)
-	{
-		uint64_t w = v->words[p][i];
+	for (int p = 0; p < 2; p++) {
+		for (uint32_t mask = race_fp_mask(v, p); mask != 0; mask &= mask - 1) {
+			int i = __builtin_ctz(mask);
+			uint64_t w = v->words[p][i];
 
-		if (race_slot_fp(w) != v->fp || (w & ~RACE_FROZEN) == 0)
-			continue;
-		if (!tentative && (w & RACE_TENTATIVE))
-			continue;
-		m->at[m->n++] = (struct race_match){ .word = w, .addr = race_slot_addr(v, p, i) };
+			if ((w & ~RACE_FROZEN) == 0 || (!tentative && (w & RACE_TENTATIVE)))
+				continue;
+			m->at[m->n++] =
+				(struct race_match){ .word = w, .addr = race_slot_addr(v, p, i) };
+		}
 	}
 }
 

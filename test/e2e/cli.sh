@@ -126,7 +126,7 @@ runs 3 load s short.gz --key id && grep -q 'the gzip data ends too early' err; o
 
 # A pipe that never ends: what came is stored at once, SIGINT ends it with a summary.
 mkfifo endless
-(trap '' INT; exec 3>endless; printf 'id,v\na,1\n' >&3; sleep 20) &
+(trap '' INT; exec 3>endless; printf 'id,v\na,1\n' >&3; exec sleep 20) &
 writer=$!
 "$farside" create slow
 sh -c 'trap - INT; exec "$0" load slow - --key id --value v --json' "$farside" <endless >sum 2>err &

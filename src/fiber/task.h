@@ -62,8 +62,8 @@ struct far_loop {
 	struct fiber_context context; /* of the thread in far_loop_run() */
 	struct far_task *current;
 	struct far_task *head, **tail; /* run queue */
-	/* Tasks in the queue; foreground tasks alive; tasks that still run before pollers do. The first and the last are
-	 * not side by side: compilers would change both by one wide access, which stalls behind the narrow store of
+	/* Tasks in the queue; foreground tasks alive; tasks that still run before pollers do. First and last are not
+	 * side by side: compilers would change both by one wide access, which stalls behind the narrow store of
 	 * whoever made a task runnable. */
 	uint32_t runnable, foreground, budget;
 	uint32_t rounds;

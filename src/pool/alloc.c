@@ -612,7 +612,7 @@ alloc_plead(struct pool_table *pt, struct far_task *t)
 {
 	int err;
 
-	pt->pool->hurry = true;
+	pt->pool->hurry = pt->pool->starved = true;
 	err = pool_tick(pt->pool, t);
 	return err ? err : pt->gone;
 }

@@ -149,6 +149,7 @@ struct pool {
 	struct pool_lock tick;
 	uint64_t ticks;
 	bool hurry;            /* memory is short here: next round soon */
+	bool starved;          /* somebody waits for memory here: look for dropped tables, too */
 	bool hurry_others;     /* it is short at another client that waits for us, too */
 
 	/* Memory. */

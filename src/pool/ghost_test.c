@@ -33,7 +33,7 @@ struct far_index {
 	uint64_t cached[GHOST_SLOTS];
 	uint64_t held[GHOST_FIBERS][GHOST_HELD];
 	unsigned held_n[GHOST_FIBERS];
-	uint64_t head;
+	uint64_t taken[GHOST_FIBERS];
 };
 
 struct ghost_block {
@@ -49,6 +49,7 @@ struct ghost {
 	uint64_t next_tag;
 	unsigned violations, allocs, reuses, kills;
 	unsigned nodes;
+	bool drops;            /* client 0 drops the table and makes it anew, again and again */
 	bool takeover; /* long enough for survivors to take over what the dead left, at work */
 };
 
@@ -101,7 +102,8 @@ ghost_is_linked(struct ghost *g, uint64_t addr)
 static void
 ghost_check_client(struct ghost *g, struct far_index *ix, uint64_t addr)
 {
-	for (unsigned i = 0; i < GHOST_SLOTS; i++) {
+	/* No operation uses the cache of a table that was noticed to be dropped. */
+	for (unsigned i = 0; i < GHOST_SLOTS && ix->pt && !ix->pt->gone; i++) {
 		if (ix->cached[i] == addr)
 			ghost_complain(g, "handed out while cached", addr, ix->client);
 	}
@@ -230,7 +232,7 @@ ghost_get(struct far_index *ix, struct far_task *t, unsigned f, unsigned i)
 }
 
 static int
-ghost_write(struct far_index *ix, struct far_task *t, struct far_addr *out)
+ghost_write(struct far_index *ix, struct far_task *t, unsigned f, struct far_addr *out)
 {
 	struct ghost_block *b;
 	uint64_t block[4];
@@ -239,6 +241,7 @@ ghost_write(struct far_index *ix, struct far_task *t, struct far_addr *out)
 	if (err)
 		return err;
 	ghost_check_alloc(ix->g, out->raw, ix->serial);
+	ix->taken[f] = out->raw;
 	b = ghost_block(ix->g, out->raw);
 	b->tag = ++ix->g->next_tag;
 	for (int k = 0; k < 4; k++)
@@ -259,7 +262,7 @@ ghost_put(struct far_index *ix, struct far_task *t, unsigned f, unsigned i, bool
 	if ((err = far_wait(t)) != 0)
 		return err;
 	ghost_hold(ix, f, word);
-	if (!del && (err = ghost_write(ix, t, &new)) != 0)
+	if (!del && (err = ghost_write(ix, t, f, &new)) != 0)
 		return err;
 	if (far_rand(t) % 4 == 0)
 		far_sleep(t, far_rand(t) % 20000);
@@ -293,10 +296,82 @@ ghost_op(struct far_index *ix, struct far_task *t, unsigned f)
 
 	if ((err = pool_enter(p, t)) != 0)
 		return err;
-	err = kind < 3 ? ghost_get(ix, t, f, i) : ghost_put(ix, t, f, i, kind == 7);
-	/* What it holds, it holds until here. */
+	if ((err = pool_table_alive(ix->pt)) == 0)
+		err = kind < 3 ? ghost_get(ix, t, f, i) : ghost_put(ix, t, f, i, kind == 7);
+	/* What it holds, it holds until here. A client that was killed holds on. */
 	ix->held_n[f] = 0;
+	if (ix->taken[f] && err != -FAR_EFENCED)
+		ghost_block(ix->g, ix->taken[f])->taker = 0;
+	ix->taken[f] = 0;
 	return pool_leave(p, t) ? p->err : err;
+}
+
+/* Makes an empty table; its rows are where the ghost looks from now on. */
+static void
+ghost_make(struct far_index *ix, struct far_task *t, struct pool *p)
+{
+	uint64_t zero[GHOST_SLOTS] = { 0 };
+	struct pool_table *pt;
+	struct far_addr head;
+
+	REQUIRE(pool_table_new(p, t, "row", "ghost", &pt) == 0);
+	REQUIRE(pool_alloc(pt, t, 0, POOL_INDEX, 1, &head) == 0);
+	far_write(t, head, zero, sizeof(zero));
+	REQUIRE(far_wait(t) == 0);
+	ix->g->head = head;
+	REQUIRE(pool_table_commit(pt, t, head) == 0);
+	ix->pt = pt;
+	pt->ops = &ghost_ops;
+	pt->index = ix;
+}
+
+static void
+ghost_forget(struct far_index *ix, struct far_task *t)
+{
+	int err;
+
+	pool_table_detach(ix->pt, t);
+	memset(ix->cached, 0, sizeof(ix->cached));
+	err = pool_table_close(ix->pt, t);
+	CHECK(err == 0 || err == -FAR_EFENCED);
+	ix->pt = NULL;
+}
+
+/* Drops the table while others work on it, at times while it is still open here; then there is another one. */
+static void
+ghost_remake(struct far_index *ix, struct far_task *t)
+{
+	struct pool *p = ix->pt->pool;
+	bool early = far_rand(t) % 2;
+
+	if (early)
+		ghost_forget(ix, t);
+	CHECK_EQ(pool_table_drop(p, t, "row"), 0);
+	if (!early)
+		ghost_forget(ix, t);
+	ghost_make(ix, t, p);
+}
+
+/* The table was dropped: waits for the next one. */
+static int
+ghost_reopen(struct far_index *ix, struct far_task *t)
+{
+	struct pool *p = ix->pt->pool;
+	struct pool_table *pt;
+	int err = -FAR_ENOENT;
+
+	ghost_forget(ix, t);
+	while (err == -FAR_ENOENT) {
+		err = pool_table_open(p, t, "row", &pt);
+		if (err == -FAR_ENOENT)
+			far_sleep(t, 20000);
+	}
+	if (!err) {
+		ix->pt = pt;
+		pt->ops = &ghost_ops;
+		pt->index = ix;
+	}
+	return err;
 }
 
 static void
@@ -306,7 +381,7 @@ ghost_worker(struct far_task *t, void *arg)
 	struct far_index *ix = &w->g->ix[w->client];
 	int err;
 
-	for (int n = 0; n < (w->g->takeover ? GHOST_OPS_LONG : GHOST_OPS); n++) {
+	for (int n = 0; n < (w->g->takeover || w->g->drops ? GHOST_OPS_LONG : GHOST_OPS); n++) {
 		struct pool_relief relief = { 0 };
 
 		if (w->g->takeover && w->fiber == 0 && far_rand(t) % 16 == 0) {
@@ -315,9 +390,15 @@ ghost_worker(struct far_task *t, void *arg)
 				return;
 			CHECK(err >= 0);
 		}
+		if (w->g->drops && w->client == 0 && far_rand(t) % 16 == 0)
+			ghost_remake(ix, t);
 
-		while ((err = ghost_op(ix, t, w->fiber)) == -FAR_ENOMEM && !pool_relieve(ix->pt, t, &relief))
-			;
+		while ((err = ghost_op(ix, t, w->fiber)) == -FAR_ENOMEM) {
+			if ((err = pool_relieve(ix->pt, t, &relief)) != 0)
+				break;
+		}
+		if (err == -FAR_ENOENT && w->g->drops)
+			err = ghost_reopen(ix, t);
 		if (err == -FAR_EFENCED)
 			return;
 		CHECK_EQ(err, 0);
@@ -335,21 +416,16 @@ ghost_start(struct rig *r, struct far_task *t, unsigned client)
 {
 	struct ghost *g = ghost_now;
 	struct far_index *ix = &g->ix[client];
-	uint64_t zero[GHOST_SLOTS] = { 0 };
 
 	rig_join(r, t, client);
 	REQUIRE(r->pool[client]);
-	if (client == 0) {
-		REQUIRE(pool_table_new(r->pool[0], t, "row", "ghost", &ix->pt) == 0);
-		REQUIRE(pool_alloc(ix->pt, t, 0, POOL_INDEX, 1, &g->head) == 0);
-		far_write(t, g->head, zero, sizeof(zero));
-		REQUIRE(far_wait(t) == 0 && pool_table_commit(ix->pt, t, g->head) == 0);
-	} else {
-		REQUIRE(pool_table_open(r->pool[client], t, "row", &ix->pt) == 0);
-	}
 	ix->g = g;
 	ix->client = client;
 	ix->serial = pool_serial(r->pool[client]);
+	if (client == 0)
+		ghost_make(ix, t, r->pool[0]);
+	else
+		REQUIRE(pool_table_open(r->pool[client], t, "row", &ix->pt) == 0);
 	ix->pt->ops = &ghost_ops;
 	ix->pt->index = ix;
 }
@@ -362,10 +438,9 @@ ghost_end(struct rig *r, struct far_task *t, unsigned client)
 	int err;
 
 	CHECK_EQ(p->bad_frees, 0);
-	pool_table_detach(ix->pt, t);
 	/* A pause may strike here, too. */
-	err = pool_table_close(ix->pt, t);
-	CHECK(err == 0 || (err == -FAR_EFENCED && client > 0));
+	if (ix->pt)
+		ghost_forget(ix, t);
 	err = pool_close(p, t);
 	CHECK(err == 0 || (err == -FAR_EFENCED && client > 0));
 	r->pool[client] = NULL;
@@ -436,13 +511,17 @@ ghost_play(struct ghost *g, uint64_t seed)
 	far_sim_set_policy(g->rig.sim, &policy);
 	g->rig.opts = (struct pool_opts){ .lease_ns = 2000000, .tick_ns = 40000 };
 	g->takeover = seed % 8 == 5;
-	if (g->takeover)
+	g->drops = seed % 8 == 3;
+	if (g->takeover || g->drops)
 		g->rig.opts = (struct pool_opts){ .lease_ns = 400000, .tick_ns = 30000 };
 	for (unsigned c = 0; c < GHOST_CLIENTS; c++)
 		rig_run(&g->rig, c, ghost_start);
 	for (unsigned c = 0; c < GHOST_CLIENTS; c++) {
 		for (unsigned f = 0; f < GHOST_FIBERS; f++) {
 			w[c][f] = (struct ghost_fiber){ g, c, f };
+			/* One fiber closes and opens the table for all: with drops there is only one. */
+			if (g->drops && f)
+				break;
 			REQUIRE(!far_loop_spawn(g->rig.loop, g->rig.fabric[c], ghost_worker, &w[c][f], 0));
 		}
 		if (faults && c > 0)

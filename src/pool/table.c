@@ -351,8 +351,9 @@ pool_drops_finish(struct pool *p, struct far_task *t)
 	struct pool_root *roots;
 	int err;
 
-	if (p->ticks % TABLE_DROP_TICKS)
+	if (p->ticks % TABLE_DROP_TICKS && !p->starved)
 		return 0;
+	p->starved = false;
 	if ((err = table_roots(p, t, &roots)) != 0)
 		return err;
 	for (unsigned i = 0; i < p->places[0].super.roots_n && !p->err; i++) {

@@ -136,6 +136,13 @@ world_region(struct world *w, unsigned node)
 }
 
 void
+world_node_down(struct world *w, unsigned node)
+{
+	REQUIRE(w->sim);
+	far_sim_node_down(w->sim, node);
+}
+
+void
 world_run(struct world *w, void (*body)(struct far_task *t, void *arg), void *arg)
 {
 	REQUIRE(far_loop_spawn(w->loop, world_connect(w), body, arg, 0) == 0);

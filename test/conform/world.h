@@ -22,6 +22,9 @@ struct far_fabric *world_connect(struct world *w);
 /* The bytes of a node, to look at and to damage. */
 char *world_region(struct world *w, unsigned node);
 
+/* The simulator only: the node's power fails. */
+void world_node_down(struct world *w, unsigned node);
+
 /* Runs `body` as a fiber of a new client until it and all that it spawned end. */
 void world_run(struct world *w, void (*body)(struct far_task *t, void *arg), void *arg);
 

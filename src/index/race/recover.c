@@ -29,30 +29,34 @@ race_recover_word(struct race *r, struct far_task *t, uint64_t i, uint64_t word)
 		if (RACE_FATE_SERIAL(fate) == pool_serial(r->pool))
 			return 0;
 		err = pool_gone(r->pool, t, RACE_FATE_SERIAL(fate));
-		return err == 1 ? race_take_over(r, t, v.subtable, fate) : err;
+		if (err == 1)
+			err = race_take_over(r, t, v.subtable, fate);
+		return err;
 	default:
-		return race_finish(r, t, &v);
+		err = race_finish(r, t, &v);
+		return err ? err : 1;
 	}
 }
 
-/* Looks at every subtable that the directory names, once. */
+/* Looks at every subtable that the directory names, once. 1: again, some have been replaced. */
 static int
 race_recover_words(struct race *r, struct far_task *t)
 {
 	uint64_t n = (uint64_t)1 << r->depth, *dir = malloc(n * sizeof(*dir));
-	int err = 0;
+	int err = 0, again = 0;
 
 	if (!dir)
 		return -FAR_ENOMEM;
 	memcpy(dir, r->dir, n * sizeof(*dir));
-	for (uint64_t i = 0; i < n && !err; i++) {
+	for (uint64_t i = 0; i < n && err >= 0; i++) {
 		uint32_t first = race_suffix(i, race_dir_depth(dir[i]));
 
 		if (first == i || dir[first] != dir[i])
 			err = race_recover_word(r, t, i, dir[i]);
+		again |= err == 1;
 	}
 	free(dir);
-	return err;
+	return err < 0 ? err : again;
 }
 
 /* A doubling lock of a dead client is given up, or its doubling done. */
@@ -76,11 +80,17 @@ int
 race_recover(struct far_index *ix, struct far_task *t)
 {
 	struct race *r = race_of(ix);
-	int err;
+	int err = race_recover_lock(r, t), again = 1;
 
-	if ((err = race_recover_lock(r, t)) != 0 || (err = race_refresh(r, t, true)) != 0)
-		return err;
-	return race_recover_words(r, t);
+	/* Of a subtable whose split was decided and not finished, the directory names no child; but a child may have
+	 * been split by another client, which died in the same way. Each look finishes at least one generation. */
+	for (int look = 0; again > 0 && !err; look++) {
+		if (look > RACE_DEPTH_MAX)
+			return -FAR_ECORRUPT;
+		if ((err = race_refresh(r, t, true)) == 0)
+			again = race_recover_words(r, t);
+	}
+	return err ? err : again;
 }
 
 /* Index memory: the head, the directory, or a subtable that the directory names. */
@@ -107,6 +117,9 @@ race_reach_tentative(struct far_task *t, const struct race_match *m)
 	uint64_t old;
 	int err;
 
+	/* A frozen slot never changes again (R3), and a tentative one that was frozen is nowhere copied to. */
+	if (m->word & RACE_FROZEN)
+		return 0;
 	far_cas(t, m->addr, m->word, 0, &old);
 	if ((err = far_wait(t)) != 0)
 		return err;

@@ -206,13 +206,12 @@ race_finish_split(struct race *r, struct far_task *t, const struct race_children
 	return 0;
 }
 
-/* Steps 3 to 7, after the claim. `first`: nobody has frozen anything here before. */
+/* Steps 3 to 5, after the claim. `first`: nobody has frozen anything here before. */
 static int
-race_split_claimed(struct race_splitter *s, struct far_task *t, bool first)
+race_split_build(struct race_splitter *s, struct far_task *t, bool first)
 {
 	struct race *r = s->r;
-	uint64_t mine = RACE_FATE(RACE_FATE_CLAIMED, pool_serial(r->pool)),
-		 high = race_pack(s->c.high), old;
+	uint64_t high = race_pack(s->c.high);
 	int err;
 
 	if ((err = first ? race_freeze_first(s, t) : race_freeze_again(s, t)) != 0)
@@ -224,8 +223,17 @@ race_split_claimed(struct race_splitter *s, struct far_task *t, bool first)
 	far_write(t, s->c.low, s->image[0], race_subtable_len(r));
 	far_write(t, s->c.high, s->image[1], race_subtable_len(r));
 	far_write(t, far_addr_add(s->c.parent, offsetof(struct race_fate_line, high)), &high, 8);
-	if ((err = far_wait(t)) != 0)
-		return err;
+	return far_wait(t);
+}
+
+/* Steps 6 and 7. */
+static int
+race_split_decide(struct race_splitter *s, struct far_task *t)
+{
+	struct race *r = s->r;
+	uint64_t mine = RACE_FATE(RACE_FATE_CLAIMED, pool_serial(r->pool)), old;
+	int err;
+
 	far_cas(t, s->c.parent, mine, RACE_FATE(RACE_FATE_DECIDED, race_pack(s->c.low)), &old);
 	if ((err = far_wait(t)) != 0)
 		return err;
@@ -255,39 +263,53 @@ race_alloc_children(struct race_splitter *s, struct far_task *t)
 	return err;
 }
 
-static void
-race_free_children(struct race_splitter *s)
-{
-	pool_unalloc(s->r->pt, POOL_INDEX, s->r->subtable_class, s->c.low);
-	pool_unalloc(s->r->pt, POOL_INDEX, s->r->subtable_class, s->c.high);
-}
-
 /* Claims the parent whose fate is `expect` and splits it. Returns 1 when somebody else was faster. */
 static int
 race_claim_and_split(struct race_splitter *s, struct far_task *t, uint64_t expect)
 {
-	uint64_t len = race_subtable_len(s->r), old;
-	int err;
+	struct race *r = s->r;
+	uint64_t old;
+	int err = race_alloc_children(s, t);
 
+	if (err)
+		return err;
+	far_cas(t, s->c.parent, expect, RACE_FATE(RACE_FATE_CLAIMED, pool_serial(r->pool)), &old);
+	if ((err = far_wait(t)) == 0 && old != expect)
+		err = 1;
+	if (err) {
+		pool_unalloc(r->pt, POOL_INDEX, r->subtable_class, s->c.low);
+		pool_unalloc(r->pt, POOL_INDEX, r->subtable_class, s->c.high);
+		return err;
+	}
+	err = race_split_build(s, t, RACE_FATE_KIND(expect) == RACE_FATE_NONE);
+	if (!err)
+		return race_split_decide(s, t);
+	/* The claim stays, for race_check_claimer() to find. Nobody has met the children, but a WRITE that ended in an
+	 * error may be under way: they go to grace. */
+	pool_retire(r->pt, POOL_INDEX, r->subtable_class, s->c.low);
+	pool_retire(r->pt, POOL_INDEX, r->subtable_class, s->c.high);
+	return err;
+}
+
+/* The same with local memory for it; 1 also when another fiber of ours is at it. */
+static int
+race_split_here(struct race_splitter *s, struct far_task *t, uint64_t expect)
+{
+	uint64_t len = race_subtable_len(s->r);
+	int err = -FAR_ENOMEM;
+
+	/* Nothing yields between look and entry: so two fibers never share our claim, whose CAS would let both pass. */
+	if (race_splitting_here(s->r, s->c.parent))
+		return 1;
+	race_splitting_add(s);
 	s->words_n = s->r->groups * 3 * RACE_BUCKET_WORDS;
 	s->words = calloc(s->words_n, 8);
 	s->image[0] = malloc(len);
 	s->image[1] = malloc(len);
-	err = s->words && s->image[0] && s->image[1] ? race_alloc_children(s, t) : -FAR_ENOMEM;
-	if (err)
-		goto done;
-	race_splitting_add(s);
-	far_cas(t, s->c.parent, expect, RACE_FATE(RACE_FATE_CLAIMED, pool_serial(s->r->pool)),
-		&old);
-	if ((err = far_wait(t)) == 0 && old != expect)
-		err = 1;
-	if (err)
-		race_free_children(s);
-	else
-		err = race_split_claimed(s, t, RACE_FATE_KIND(expect) == RACE_FATE_NONE);
+	if (s->words && s->image[0] && s->image[1])
+		err = race_claim_and_split(s, t, expect);
 	far_forget(t);
 	race_splitting_remove(s);
-done:
 	free(s->words);
 	free(s->image[0]);
 	free(s->image[1]);
@@ -340,7 +362,7 @@ race_split(struct race *r, struct far_task *t, const struct race_view *v)
 	s.c.parent = v->subtable;
 	s.c.depth = v->depth;
 	s.c.suffix = race_suffix(v->hash, v->depth);
-	err = race_claim_and_split(&s, t, RACE_FATE(RACE_FATE_NONE, 0));
+	err = race_split_here(&s, t, RACE_FATE(RACE_FATE_NONE, 0));
 	return err == 1 ? race_wait_split(r, t, v) : err;
 }
 
@@ -360,7 +382,7 @@ race_take_over(struct race *r, struct far_task *t, struct far_addr parent, uint6
 		return -FAR_ECORRUPT;
 	if (r->depth <= s.c.depth && (err = race_double(r, t, s.c.depth)) != 0)
 		return err;
-	err = race_claim_and_split(&s, t, fate);
+	err = race_split_here(&s, t, fate);
 	return err == 1 ? 0 : err;
 }
 
@@ -442,10 +464,16 @@ race_wait_split(struct race *r, struct far_task *t, const struct race_view *v)
 			count->split_waits++;
 		if (RACE_FATE_KIND(fate) >= RACE_FATE_DECIDED)
 			return race_follow(r, t, v);
-		if (RACE_FATE_KIND(fate) == RACE_FATE_NONE)
-			return -FAR_ECORRUPT;
-		if (poll >= RACE_WAIT_GONE && (err = race_check_claimer(r, t, v, fate)) != 0)
+		/* A fiber of ours has yet to claim it, or could not. */
+		if (RACE_FATE_KIND(fate) == RACE_FATE_NONE) {
+			if (race_view_frozen(v))
+				return -FAR_ECORRUPT;
+			if (!race_splitting_here(r, v->subtable))
+				return 0;
+		} else if (poll >= RACE_WAIT_GONE &&
+			   (err = race_check_claimer(r, t, v, fate)) != 0) {
 			return err;
+		}
 	}
 	return -FAR_ETIMEOUT;
 }

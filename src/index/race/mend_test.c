@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Half-done work of others, laid out by hand in the table's memory, is mended without loss. */
+#include "base/base.h"
+#include "conform/world.h"
+#include "fabric/sim.h"
+#include "index/race/race.h"
+#include "pool/client.h"
+#include "test.h"
+
+struct mend {
+	struct world *w;
+	unsigned nodes_n, groups;
+	void (*body)(struct mend *m, struct far_task *t);
+	struct pool *pool;
+	struct pool_table *pt;
+	struct far_index *ix;
+	struct race *r;
+	struct far_addr at;
+	unsigned left; /* fibers at work */
+	int errors;
+};
+
+static void
+mend_fiber(struct far_task *t, void *arg)
+{
+	struct mend *m = arg;
+	struct far_index_opts o = { .groups = m->groups };
+	struct far_addr head;
+
+	REQUIRE(pool_open(t, NULL, &m->pool) == 0);
+	REQUIRE(pool_table_new(m->pool, t, "t", "race", &m->pt) == 0);
+	REQUIRE(race_create(m->pt, t, &o, &head) == 0);
+	REQUIRE(pool_table_commit(m->pt, t, head) == 0);
+	REQUIRE(race_open(m->pt, t, &o, &m->ix) == 0);
+	m->r = race_of(m->ix);
+	m->pt->ops = far_index_find("race");
+	m->pt->index = m->ix;
+	m->body(m, t);
+	pool_table_detach(m->pt, t);
+	race_close(m->ix);
+	(void)pool_table_close(m->pt, t);
+	(void)pool_close(m->pool, t);
+}
+
+static void
+mend_run(void (*body)(struct mend *m, struct far_task *t), unsigned nodes_n, unsigned groups)
+{
+	struct mend m = { .nodes_n = nodes_n, .groups = groups, .body = body };
+
+	m.w = world_open("sim", nodes_n, 4 << 20, 5);
+	world_run(m.w, mend_fiber, &m);
+	world_close(m.w);
+}
+
+static struct far_bytes
+mend_key(char buf[32], unsigned i)
+{
+	snprintf(buf, 32, "key %u", i);
+	return far_str(buf);
+}
+
+static int
+mend_insert(struct mend *m, struct far_task *t, unsigned i)
+{
+	struct far_scratch_mark mark = far_scratch_mark(t);
+	uint64_t version = 0;
+	char buf[32];
+	int err;
+
+	REQUIRE(pool_enter(m->pool, t) == 0);
+	err = race_put(m->ix, t, FAR_PUT_INSERT, mend_key(buf, i), FAR_STR("value"), &version);
+	CHECK_EQ(pool_leave(m->pool, t), 0);
+	far_scratch_reset(t, mark);
+	return err;
+}
+
+static int
+mend_get(struct mend *m, struct far_task *t, unsigned i)
+{
+	struct far_scratch_mark mark = far_scratch_mark(t);
+	struct far_value v;
+	char buf[32];
+	int err;
+
+	REQUIRE(pool_enter(m->pool, t) == 0);
+	err = race_get(m->ix, t, mend_key(buf, i), &v);
+	CHECK_EQ(pool_leave(m->pool, t), 0);
+	far_scratch_reset(t, mark);
+	return err;
+}
+
+static void
+mend_check(struct mend *m, struct far_task *t, unsigned keys)
+{
+	for (unsigned i = 0; i < keys; i++)
+		CHECK_EQ(mend_get(m, t, i), 0);
+	CHECK_EQ(pool_enter(m->pool, t), 0);
+	CHECK_EQ(race_check(m->ix, t, NULL, NULL), 0);
+	CHECK_EQ(pool_leave(m->pool, t), 0);
+}
+
+/* A split that cannot go on (a node with blocks of its keys is gone) costs no memory, however often it is tried. */
+static uint64_t
+mend_index_parts(const struct mend *m)
+{
+	uint64_t used = 0;
+
+	for (struct pool_heap *h = m->pt->arena->list; h; h = h->next)
+		used += h->kind == POOL_INDEX ? pool_heap_used(h) : 0;
+	return used;
+}
+
+static void
+body_node_down(struct mend *m, struct far_task *t)
+{
+	unsigned errors = 0;
+	uint64_t used;
+
+	/* Enough for subtables and room for more of them on both nodes. */
+	for (unsigned i = 0; i < 60; i++)
+		CHECK_EQ(mend_insert(m, t, i), 0);
+	used = mend_index_parts(m);
+	world_node_down(m->w, 1);
+	for (unsigned i = 60; i < 160; i++)
+		errors += mend_insert(m, t, i) != 0;
+	CHECK(errors > 20);
+	CHECK(mend_index_parts(m) <= used + 2);
+}
+
+static void
+test_race_split_that_fails_gives_its_memory_back(void)
+{
+	mend_run(body_node_down, 2, 1);
+}
+
+/* A scavenger meets a dead client's tentative slot while a live one freezes the subtable. */
+static void
+body_frozen_tentative(struct mend *m, struct far_task *t)
+{
+	uint64_t old, word, now, hash = race_hash(m->r, FAR_STR("key"));
+	struct far_addr block, slot;
+	struct race_view v;
+
+	CHECK_EQ(pool_enter(m->pool, t), 0);
+	REQUIRE(pool_alloc(m->pt, t, 0, POOL_BLOCKS, 0, &block) == 0);
+	REQUIRE(race_lookup(m->r, t, hash, &v) == 0 && race_view_empty(&v, &slot));
+	word = race_slot(v.fp, 0, block) | RACE_TENTATIVE;
+	far_cas(t, slot, 0, word, &old);
+	far_cas(t, v.subtable, 0, RACE_FATE(RACE_FATE_CLAIMED, pool_serial(m->pool)), &old);
+	far_faa(t, slot, RACE_FROZEN, &old);
+	CHECK_EQ(far_wait(t), 0);
+	CHECK_EQ(race_reach(m->ix, t, block, hash, false), 0);
+	far_read(t, slot, &now, sizeof(now));
+	CHECK_EQ(far_wait(t), 0);
+	CHECK_EQ(now, word | RACE_FROZEN);
+	CHECK_EQ(pool_leave(m->pool, t), 0);
+}
+
+static void
+test_race_reach_of_a_frozen_tentative_slot_leaves_it_frozen(void)
+{
+	mend_run(body_frozen_tentative, 1, 1);
+}
+
+enum { MEND_PARTS = 64 };
+
+/* The subtables that the directory names now. */
+static unsigned
+mend_parts(struct mend *m, struct far_task *t, struct far_addr part[MEND_PARTS])
+{
+	unsigned n = 0;
+
+	CHECK_EQ(race_refresh(m->r, t, true), 0);
+	for (uint64_t i = 0; i < (uint64_t)1 << m->r->depth; i++) {
+		if (race_suffix(i, race_dir_depth(m->r->dir[i])) == i && n < MEND_PARTS)
+			part[n++] = race_unpack(m->r->dir[i]);
+	}
+	return n;
+}
+
+/* Several clients died, each after its split was decided and before a directory word was switched. */
+static void
+body_generations(struct mend *m, struct far_task *t)
+{
+	struct far_addr first = race_unpack(m->r->dir[0]), part[MEND_PARTS];
+	uint64_t word = race_dir(0, first);
+	unsigned n;
+
+	for (unsigned i = 0; i < 100; i++)
+		CHECK_EQ(mend_insert(m, t, i), 0);
+	CHECK_EQ(pool_enter(m->pool, t), 0);
+	n = mend_parts(m, t, part);
+	CHECK(n > 4);
+	for (uint64_t i = 0; i < (uint64_t)1 << m->r->depth; i++)
+		far_write(t, far_addr_add(race_unpack(m->r->root), i * 8), &word, 8);
+	CHECK_EQ(far_wait(t), 0);
+	CHECK_EQ(race_recover(m->ix, t), 0);
+	for (unsigned i = 0; i < n; i++)
+		CHECK_EQ(race_reach(m->ix, t, part[i], 0, true), 1);
+	CHECK_EQ(pool_leave(m->pool, t), 0);
+	mend_check(m, t, 100);
+}
+
+static void
+test_race_recover_finishes_splits_of_several_generations(void)
+{
+	mend_run(body_generations, 1, 1);
+}
+
+struct mend_writer {
+	struct mend *m;
+	unsigned first;
+};
+
+enum { MEND_FIBERS = 32 };
+
+static void
+mend_writer(struct far_task *t, void *arg)
+{
+	struct mend_writer *w = arg;
+
+	for (unsigned i = 0; i < 4; i++)
+		w->m->errors += mend_insert(w->m, t, w->first + i * MEND_FIBERS) != 0;
+	w->m->left--;
+}
+
+static void
+mend_writers(struct mend *m, struct far_task *t)
+{
+	struct mend_writer w[MEND_FIBERS];
+
+	m->left = MEND_FIBERS;
+	for (unsigned i = 0; i < MEND_FIBERS; i++) {
+		w[i] = (struct mend_writer){ m, i };
+		REQUIRE(far_loop_spawn(far_task_loop(t), far_task_conn(t), mend_writer, &w[i], 0) == 0);
+	}
+	while (m->left)
+		far_sleep(t, 100000);
+	CHECK_EQ(m->errors, 0);
+	mend_check(m, t, 4 * MEND_FIBERS);
+}
+
+static void
+mend_taker(struct far_task *t, void *arg)
+{
+	uint64_t fate = RACE_FATE(RACE_FATE_CLAIMED, pool_serial(((struct mend *)arg)->pool));
+	struct mend *m = arg;
+
+	CHECK_EQ(pool_enter(m->pool, t), 0);
+	CHECK_EQ(race_take_over(m->r, t, m->at, fate), 0);
+	CHECK_EQ(pool_leave(m->pool, t), 0);
+	m->left--;
+}
+
+/* An operation of ours claimed the subtable and ended in an error. Several fibers find that at once. */
+static void
+body_own_claim(struct mend *m, struct far_task *t)
+{
+	uint64_t old;
+
+	for (unsigned i = 0; i < 4 * MEND_FIBERS; i++)
+		CHECK_EQ(mend_insert(m, t, i), 0);
+	CHECK_EQ(pool_enter(m->pool, t), 0);
+	CHECK_EQ(race_double(m->r, t, 0), 0);
+	CHECK_EQ(pool_leave(m->pool, t), 0);
+	m->at = race_unpack(m->r->dir[0]);
+	far_cas(t, m->at, 0, RACE_FATE(RACE_FATE_CLAIMED, pool_serial(m->pool)), &old);
+	CHECK_EQ(far_wait(t), 0);
+	for (m->left = 0; m->left < 4; m->left++)
+		REQUIRE(far_loop_spawn(far_task_loop(t), far_task_conn(t), mend_taker, m, 0) == 0);
+	while (m->left)
+		far_sleep(t, 100000);
+	/* The head, the directory and both children. */
+	CHECK_EQ(mend_index_parts(m), 4);
+	mend_check(m, t, 4 * MEND_FIBERS);
+}
+
+static void
+test_race_forgotten_claim_is_taken_over_by_one_of_many_fibers(void)
+{
+	mend_run(body_own_claim, 1, 32);
+}
+
+static void
+test_race_fibers_at_one_full_subtable_split_it_once(void)
+{
+	mend_run(mend_writers, 2, 1);
+}
+
+TEST_MAIN(TEST(test_race_reach_of_a_frozen_tentative_slot_leaves_it_frozen),
+	  TEST(test_race_recover_finishes_splits_of_several_generations),
+	  TEST(test_race_split_that_fails_gives_its_memory_back),
+	  TEST(test_race_forgotten_claim_is_taken_over_by_one_of_many_fibers),
+	  TEST(test_race_fibers_at_one_full_subtable_split_it_once))

@@ -12,7 +12,7 @@
 #include "pool/layout.h"
 
 enum control_code {
-	/* Any node. Ties the node to a pool: pool_id, node, nodes_n. 0 when done or when it is so already;
+	/* Any node. Ties the node to a pool: pool_id, node, nodes_n, generations. 0 when done or when it is so already;
 	 * -FAR_EINVAL when it belongs to another pool or place. */
 	CONTROL_FORM = 1,
 	/* Home: opens a session for this connection. Reply: serial, slot. -FAR_ENOMEM when all are taken. */
@@ -63,6 +63,7 @@ struct control_request {
 	uint64_t serial;          /* SESSION: 0; JOIN, FENCE: the session */
 	uint64_t pool_id[2];      /* FORM */
 	uint32_t node, nodes_n;   /* FORM */
+	uint64_t generations[POOL_NODES]; /* FORM: of all nodes; what tells later that one came back empty */
 	uint32_t table, kind, class, run; /* GRANT (kind: pool_page_kind), ROOT_*, TABLE_FREE */
 	uint64_t off;             /* RELEASE, SCAVENGED: of the chunk; ROOT_SET: head */
 	uint64_t root_serial; /* GRANT, ROOT_SET, ROOT_DROP, ROOT_FREE, TABLE_FREE: guards against a reused number */

@@ -31,6 +31,7 @@ enum {
 	POOL_SUPER_LEN = 4096,
 	POOL_SESSIONS = 1024,
 	POOL_ROOTS = 256,
+	POOL_NODES = 16,
 	POOL_PAGE = 64 << 10,
 	POOL_SUPERPAGE = 2 << 20,
 };
@@ -45,8 +46,9 @@ struct pool_super {
 	uint32_t sessions_n, roots_n;
 	uint64_t sessions_off, roots_off, private_off, pages_off, pages_n, data_off;
 	uint64_t generation;          /* random at format: a node that comes back empty has another one */
+	uint64_t generations[POOL_NODES]; /* of all nodes when the pool was formed */
 	uint64_t sum;                 /* XXH3-64 of everything above */
-	uint64_t pad[48];
+	uint64_t pad[32];
 	/* Offset 512: the pool epoch, home node only. Starts at 1; changed by CAS, one step at a time. */
 	uint64_t epoch;
 	uint64_t pad2[7];

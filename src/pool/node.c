@@ -120,7 +120,7 @@ node_form(struct node *n, struct node_session *me, const struct control_request 
 
 	(void)me;
 	(void)reply;
-	if (req->nodes_n == 0 || req->nodes_n > 16 || req->node >= req->nodes_n ||
+	if (req->nodes_n == 0 || req->nodes_n > POOL_NODES || req->node >= req->nodes_n ||
 	    (req->pool_id[0] == 0 && req->pool_id[1] == 0))
 		return -FAR_EINVAL;
 	if (s.nodes_n != 0)
@@ -132,12 +132,16 @@ node_form(struct node *n, struct node_session *me, const struct control_request 
 	s.pool_id[1] = req->pool_id[1];
 	s.node = req->node;
 	s.nodes_n = req->nodes_n;
+	for (unsigned i = 0; i < s.nodes_n; i++)
+		s.generations[i] = req->generations[i];
 	s.sum = node_super_sum(&s);
 	/* The sum comes last: until then the old one tells node_super_read() that nothing was formed. */
 	node_put(&n->super->pool_id[0], s.pool_id[0]);
 	node_put(&n->super->pool_id[1], s.pool_id[1]);
 	__atomic_store_n(&n->super->node, s.node, __ATOMIC_RELEASE);
 	__atomic_store_n(&n->super->nodes_n, s.nodes_n, __ATOMIC_RELEASE);
+	for (unsigned i = 0; i < s.nodes_n; i++)
+		node_put(&n->super->generations[i], s.generations[i]);
 	node_put(&n->super->sum, s.sum);
 	n->id = s;
 	return 0;
@@ -362,6 +366,8 @@ node_load(struct node *n, bool torn)
 		node_put(&n->super->pool_id[1], 0);
 		__atomic_store_n(&n->super->node, 0, __ATOMIC_RELEASE);
 		__atomic_store_n(&n->super->nodes_n, 0, __ATOMIC_RELEASE);
+		for (unsigned i = 0; i < POOL_NODES; i++)
+			node_put(&n->super->generations[i], 0);
 	}
 	if ((err = node_pages_load(n)) != 0 || (err = node_roots_load(n)) != 0 ||
 	    (err = node_sessions_load(n)) != 0)

@@ -161,7 +161,7 @@ static const struct {
 	unsigned conn;
 	struct control_request q;
 } sweep_script[] = {
-	{ 0, { .code = CONTROL_FORM, .pool_id = { 7, 8 }, .nodes_n = 2 } },
+	{ 0, { .code = CONTROL_FORM, .pool_id = { 7, 8 }, .nodes_n = 2, .generations = { 5, 6 } } },
 	{ 0, { .code = CONTROL_SESSION } },
 	{ 1, { .code = CONTROL_SESSION } },
 	{ 1, { .code = CONTROL_RANGE } },

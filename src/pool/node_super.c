@@ -75,6 +75,7 @@ node_super_read(const void *region, uint64_t len, struct pool_super *out, bool *
 		/* FORM stores the sum last: the sum of an unformed node tells that it did not get there. */
 		s.pool_id[0] = s.pool_id[1] = 0;
 		s.node = s.nodes_n = 0;
+		memset(s.generations, 0, sizeof(s.generations));
 		*torn = true;
 		if (s.sum != node_super_sum(&s))
 			return -FAR_ECORRUPT;
@@ -82,7 +83,7 @@ node_super_read(const void *region, uint64_t len, struct pool_super *out, bool *
 	/* The sum proves that some node wrote it, not that the file still has its length. */
 	want = s;
 	if (s.page_len != POOL_PAGE || s.region_len != len || !node_super_place(&want, len) ||
-	    node_super_sum(&want) != s.sum || s.nodes_n > 16 ||
+	    node_super_sum(&want) != s.sum || s.nodes_n > POOL_NODES ||
 	    (s.nodes_n > 0 && s.node >= s.nodes_n) || s.epoch == 0 || s.epoch >> 48 != 0 ||
 	    s.sessions_high > s.sessions_n || s.next_serial > NODE_SERIAL_MAX)
 		return -FAR_ECORRUPT;

@@ -352,9 +352,17 @@ pool_form(struct pool *p, struct far_task *t)
 	req.pool_id[0] = far_rand(t) | 1;
 	req.pool_id[1] = far_rand(t);
 	for (unsigned i = 0; i < p->nodes_n; i++) {
+		req.generations[i] = p->places[i].super.generation;
+		/* A home node that knows of no pool, beside one that does, is the wrong one or came back empty. */
+		if (!pool_is_formed(home) && pool_is_formed(&p->places[i].super))
+			return -FAR_EINVAL;
+	}
+	for (unsigned i = 0; i < p->nodes_n; i++) {
 		const struct pool_super *s = &p->places[i].super;
 
 		if (!pool_is_formed(s)) {
+			if (i && home->generations[i] != s->generation)
+				return -FAR_ENODE;
 			req.node = i;
 			err = pool_call(p, t, i, &req, &reply);
 			if (err && (i || err != -FAR_EINVAL))
@@ -399,6 +407,8 @@ pool_meet_nodes(struct pool *p, struct far_task *t)
 		if (s->node != i || s->nodes_n != p->nodes_n || !pool_is_formed(s) ||
 		    s->pool_id[0] != home->pool_id[0] || s->pool_id[1] != home->pool_id[1])
 			err = -FAR_EINVAL;
+		else if (s->generation != home->generations[i])
+			err = -FAR_ENODE;
 	}
 	return err;
 }

@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 
-#define URI_SCHEME "shm:"
+#define URI_SCHEME   "shm:"
 #define URI_EXPECTED "expected shm:PATH[,PATH...]"
 
 int
@@ -84,6 +84,12 @@ store_uri_explain(const char *uri, int err, char *text)
 			text, FAR_ERRMSG_MAX,
 			"pool '%.120s': its nodes belong to another pool or stand in another order",
 			uri);
+	else if (err == -FAR_ENODE)
+		/* All answer: one of them is not what it was. */
+		snprintf(text, FAR_ERRMSG_MAX,
+			 "pool '%.120s': one of its nodes came back empty, what it held is lost; "
+			 "start all nodes anew",
+			 uri);
 	else
 		snprintf(text, FAR_ERRMSG_MAX, "pool '%.120s': %s", uri, far_strerror(err));
 }

@@ -1,0 +1,152 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# node.sh PROGRAM -- memory nodes that are killed, restarted and misused, with tables in them. Prints one TAP line per
+# case.
+
+farside=$(realpath "$1")
+dir=$(mktemp -d /tmp/farside-node-XXXXXX) || exit 1
+nodes=
+at=0
+failed=0
+export LC_ALL=C FARSIDE_POOL="shm:$dir/n0,$dir/n1"
+
+finish() {
+	for pid in $nodes; do
+		kill -9 "$pid" 2>/dev/null
+	done
+	wait
+	rm -rf "$dir"
+}
+trap finish EXIT
+cd "$dir" || exit 1
+
+ok() {
+	status=$?
+	at=$((at + 1))
+	if [ $status = 0 ]; then
+		echo "ok $at $1"
+	else
+		echo "not ok $at $1"
+		sed 's/^/# /' err out 2>/dev/null | head -20
+		failed=1
+	fi
+}
+
+# runs EXPECTED ARGUMENT...: farside exits with that; its output lies in out and err
+runs() {
+	want=$1
+	shift
+	timeout 20 "$farside" "$@" >out 2>err
+	code=$?
+	[ $code = "$want" ] || echo "# farside $*: exit $code, not $want" >>err
+	[ $code = "$want" ]
+}
+
+# start NAME ARGUMENT...: a node at shm:DIR/NAME; its process id is in $node
+start() {
+	name=$1
+	shift
+	mkfifo ready || exit 1
+	"$farside" node "shm:$dir/$name" "$@" --ready-fd 3 3>ready >/dev/null 2>"$name.err" &
+	node=$!
+	nodes="$nodes $node"
+	line=$(timeout 20 cat ready)
+	rm ready
+	[ "${line#ready "shm:$dir/$name" }" != "$line" ]
+}
+
+# ends PID SIGNAL: sends it and waits; the exit status is in $code
+ends() {
+	kill "-$2" "$1"
+	wait "$1" 2>/dev/null
+	code=$?
+}
+
+# Starting ----------------------------------------------------------------------------------------------------
+
+start n0 --size 64m --file f0; ok "node on a new file"
+n0=$node
+start n1 --size 64m; ok "node in memory"
+n1=$node
+[ "$(stat -c %a n0 n1 f0 | tr '\n' ' ')" = "600 600 600 " ] && [ "$(stat -c %s f0)" = 67108864 ]; ok "socket and file belong to the user alone"
+[ ! -e f0.new ]; ok "nothing else is left beside the file"
+runs 2 node; ok "no path is wrong usage"
+runs 2 node "shm:$dir/n2"; ok "no size is wrong usage"
+runs 2 node "shm:$dir/n2" --size 4x && grep -q "'4x' is no number" err; ok "malformed size"
+runs 2 node "tcp:$dir/n2" --size 64m && grep -q 'shm:PATH' err; ok "another scheme"
+runs 3 node "shm:$dir/n2" --size 100k && grep -q 'too few or too many' err && [ ! -e n2 ]; ok "size too small"
+runs 3 node "shm:$dir/n0" --size 64m && grep -q "^farside: node: $dir/n0: another memory node serves this socket" err; ok "second node on one socket"
+runs 3 node "shm:$dir/n2" --file f0 && grep -q 'f0: another memory node serves this file' err; ok "second node on one file"
+echo text >n2
+runs 3 node "shm:$dir/n2" --size 64m && grep -q 'not a socket' err && [ "$(cat n2)" = text ]; ok "a file in the socket's place is kept"
+rm n2
+runs 3 node "shm:$dir/$(printf '%0120d' 0)" --size 64m && grep -q "a socket's path has" err; ok "path too long"
+runs 3 node "shm:$dir/n2" --size 64m --file none/f && grep -q 'No such file or directory' err; ok "folder of the file is missing"
+runs 3 node "shm:$dir/n2" --size 60000g --file f2 && grep -q "f2: cannot take" err && [ ! -e f2 ] && [ ! -e f2.new ]; ok "no room for the file"
+
+# Clients that die --------------------------------------------------------------------------------------------
+
+seq 1 2000 | sed 's/.*/{"id":"k&","v":"value &"}/' >rows
+"$farside" create t && "$farside" load t rows --key id --value v >out 2>err; ok "load"
+mkfifo feed
+"$farside" load t feed --key id --value v >/dev/null 2>&1 &
+client=$!
+exec 4>feed
+seq 3000 3500 | sed 's/.*/{"id":"k&","v":"late"}/' >&4
+sleep 0.3
+ends $client KILL
+exec 4>&-
+[ $code = 137 ] && runs 0 get t k1999 && [ "$(cat out)" = 'value 1999' ]; ok "a client killed while it loads harms nobody"
+runs 0 put t after v && runs 0 check t; ok "writes go on, the table is sound"
+
+# Nodes that die ----------------------------------------------------------------------------------------------
+
+ends $n1 TERM
+[ $code = 0 ] && [ ! -e n1 ]; ok "SIGTERM: exit 0, the socket is gone"
+runs 3 get t k1 && grep -q "memory node 1 at '$dir/n1'" err; ok "node gone: the client names it"
+start n1 --size 64m
+n1=$node
+runs 3 get t k1 && grep -q "came back empty" err; ok "node that came back empty is refused"
+ends $n1 INT
+[ $code = 0 ]; ok "SIGINT: exit 0"
+
+export FARSIDE_POOL="shm:$dir/m0,$dir/m1"
+start m0 --size 64m --file g0 && m0=$node && start m1 --size 64m --file g1 && m1=$node
+"$farside" create t && "$farside" load t rows --key id --value v >out 2>err && runs 0 scan t; ok "a pool on files"
+sort out >before
+# One client stops in the middle of its work and never learns of the restart.
+"$farside" load t feed --key id --value v >/dev/null 2>&1 &
+client=$!
+exec 4>feed
+head -100 rows >&4
+sleep 0.3
+kill -STOP $client
+ends $m0 KILL
+ends $m1 KILL
+start m0 --file g0 && m0=$node && start m1 --file g1 --size 64m && m1=$node; ok "both nodes killed and restarted on their files"
+wait $client 2>/dev/null
+[ $? = 137 ]; ok "the restart killed the client that was left"
+exec 4>&-
+runs 0 scan t && sort out | cmp -s - before && runs 0 check t; ok "every record is still there"
+runs 0 put t new v && runs 0 get t new; ok "and the table takes more"
+ends $m0 TERM
+ends $m1 TERM
+cp g0 h0 && chmod 600 h0 && printf '\377' | dd of=h0 bs=1 seek=16 conv=notrunc 2>/dev/null
+runs 3 node "shm:$dir/m0" --file h0 && grep -q 'h0: format version' err; ok "another format version"
+cp g0 h0 && truncate -s 1m h0
+runs 3 node "shm:$dir/m0" --file h0 && grep -q 'h0: truncated' err; ok "truncated file"
+cp g0 h0 && chmod 644 h0
+runs 3 node "shm:$dir/m0" --file h0 && grep -q 'mode 0600, not 0644' err; ok "file that others may read"
+runs 3 node "shm:$dir/m0" --file g0 --size 32m && grep -q 'not the 33554432 asked for' err; ok "another size than the file has"
+start m0 --file g1 && m0=$node && start m1 --file g0 && m1=$node
+runs 2 get t k1 && grep -q "stand in another order" err; ok "nodes in another order are refused"
+ends $m0 TERM
+ends $m1 TERM
+start m0 --size 64m && m0=$node && start m1 --file g1 && m1=$node
+runs 2 get t k1 && grep -q "belong to another pool" err; ok "an empty first node is refused"
+ends $m0 TERM
+start m0 --file g0 && m0=$node
+runs 0 get t k1 && [ "$(cat out)" = 'value 1' ]; ok "and has not harmed the other one"
+
+echo "1..$at"
+exit $failed

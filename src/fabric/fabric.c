@@ -51,10 +51,14 @@ fabric_notes_clear(struct fabric_notes *s)
 	s->err = 0;
 }
 
+/* Nothing of the ended task may show in the next one: the simulator's runs depend on their seed alone. */
 static void
 fabric_notes_reset(struct fiber_local *local)
 {
-	fabric_notes_clear(FAR_CONTAINER(local, struct fabric_notes, local));
+	struct fabric_notes *s = FAR_CONTAINER(local, struct fabric_notes, local);
+
+	fabric_notes_clear(s);
+	s->alone = 0;
 }
 
 static void
@@ -184,7 +188,7 @@ far_forget(struct far_task *t)
 	if (t->local == &fabric_no_notes)
 		t->local = NULL;
 	else if (t->local)
-		fabric_notes_reset(t->local);
+		fabric_notes_clear(FAR_CONTAINER(t->local, struct fabric_notes, local));
 }
 
 struct far_count *

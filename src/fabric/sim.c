@@ -13,101 +13,11 @@
  * The world has a poller of its own, ahead of those of its connections. It steps until a chain is done; then the core
  * fetches it from the connection concerned, and the client computes before the next step.
  */
-#include "fabric/sim.h"
-
 #include <string.h>
 #include <xxhash.h>
 
-#include "base/base.h"
-#include "base/rand.h"
-#include "fabric/backend.h"
+#include "fabric/sim_impl.h"
 #include "pool/node.h"
-
-enum {
-	SIM_LANES = 8,          /* operations of a group at most */
-	SIM_PIECE = 64,         /* words */
-	SIM_PAGE = 4096,        /* unit of dirty tracking */
-	SIM_POLL_STEPS = 32,    /* then timers have a look */
-	SIM_STEP_NS = 100,
-};
-
-#define SIM_NEVER UINT64_MAX
-
-struct sim_node {
-	struct far_sim *sim;
-	uint8_t *region;
-	uint8_t *image;         /* the region as it was formatted */
-	uint8_t *dirty;         /* by page: differs from the image, or may */
-	uint32_t *dirty_list;
-	uint32_t dirty_n;
-	struct node *node;      /* NULL: raw memory, or down */
-	bool up;
-	uint64_t life;          /* counts restarts */
-	uint64_t head_len;      /* what the node's own code writes to, but for bitmaps of chunks */
-};
-
-struct sim_lane {
-	struct far_op *op;
-	uint8_t *at;            /* remote memory of the operation */
-	uint64_t left;          /* words of this piece that are still to do */
-	uint32_t base;          /* its first word */
-	uint32_t words;         /* of this piece */
-	uint32_t pieces;        /* still to do, this one included */
-};
-
-struct sim_run {
-	struct far_chain *chain;
-	struct sim_conn *conn;
-	struct far_op *next_op; /* the first that has not begun */
-	uint32_t ops_left;      /* that may begin */
-	uint32_t index;         /* in active[] */
-	bool began;
-	unsigned lanes_n;
-	struct sim_lane lanes[SIM_LANES];
-	struct sim_run *next;   /* in conn.held, or free */
-};
-
-struct sim_conn {
-	struct far_fabric base;
-	struct far_sim *sim;
-	unsigned id;
-	bool dead;
-	bool cut[FAR_NODES_MAX];         /* fenced there */
-	uint64_t life[FAR_NODES_MAX];    /* of the node when we connected */
-	uint64_t session[FAR_NODES_MAX]; /* node_serve() keeps it */
-	uint64_t thaw_ns;                /* paused until then; 0 = not paused */
-	struct sim_run *held;
-	uint64_t fuse;                   /* steps to go */
-	enum far_sim_fate fate;
-	uint64_t fate_ns;
-	struct far_chain *done, **done_tail;
-	struct sim_conn *next;
-};
-
-struct far_sim {
-	struct far_rng rng;
-	struct far_sim_policy policy;
-	uint64_t keep_mask;
-	uint64_t now, steps, verbs, hash;
-	bool exhausted;
-	unsigned nodes_n;
-	uint64_t region_len;
-	bool raw;
-	struct sim_node nodes[FAR_NODES_MAX];
-
-	struct sim_conn *conns;          /* by id, ascending */
-	unsigned conns_n;                /* ids given */
-	uint64_t thaw_ns;                /* the earliest of all paused */
-	struct far_loop *loop;
-	struct far_poller poller;
-
-	struct sim_run **active;
-	uint32_t active_n, active_max;
-	uint32_t at;                     /* who stepped last; >= active_n: draw */
-	const struct sim_conn *favour;   /* whose run that was */
-	struct sim_run *free_runs;
-	unsigned done_n;                 /* chains in all conn.done */
-};
 
 /* Trace and memory ---------------------------------------------------------------------------------------- */
 
@@ -126,17 +36,6 @@ sim_tag(const struct sim_run *r, const struct far_op *op, uint64_t off)
 {
 	return off << 16 | (uint64_t)(r->chain->node & 15) << 12 |
 	       (uint64_t)(r->conn->id & 255) << 4 | op->code;
-}
-
-static inline void
-sim_dirty(struct sim_node *n, uint64_t off)
-{
-	uint64_t page = off / SIM_PAGE;
-
-	if (n->dirty[page])
-		return;
-	n->dirty[page] = 1;
-	n->dirty_list[n->dirty_n++] = (uint32_t)page;
 }
 
 void
@@ -290,7 +189,7 @@ sim_group_begin(struct far_sim *s, struct sim_run *r, int *status)
 /* Fate ---------------------------------------------------------------------------------------------------- */
 
 /* Ends every run of `k` (NULL: anybody's) at `node` (< 0: any node). */
-static void
+void
 sim_cut(struct far_sim *s, struct sim_conn *k, int node, int status)
 {
 	for (uint32_t i = 0; i < s->active_n;) {
@@ -525,7 +424,7 @@ sim_step(struct far_sim *s)
 		sim_fuse_burnt(k);
 }
 
-static int
+int
 sim_poll_all(struct far_poller *p, bool idle)
 {
 	struct far_sim *s = FAR_CONTAINER(p, struct far_sim, poller);
@@ -548,7 +447,7 @@ sim_conn_busy(struct far_poller *p)
 	return false;
 }
 
-static bool
+bool
 sim_busy(struct far_poller *p)
 {
 	struct far_sim *s = FAR_CONTAINER(p, struct far_sim, poller);
@@ -734,276 +633,4 @@ far_sim_connect(struct far_sim *s, struct far_loop *l, const struct far_fabric_o
 	*link = k;
 	*out = &k->base;
 	return 0;
-}
-
-/* Nodes --------------------------------------------------------------------------------------------------- */
-
-/* The session is some client's connection to this node: it ends here and now. */
-static int
-sim_stop(void *arg, uint64_t serial)
-{
-	struct sim_node *n = arg;
-	unsigned node = (unsigned)(n - n->sim->nodes);
-
-	for (struct sim_conn *k = n->sim->conns; k; k = k->next) {
-		if (k->session[node] != serial || k->life[node] != n->life)
-			continue;
-		k->cut[node] = true;
-		sim_cut(n->sim, k, (int)node, -FAR_EFENCED);
-	}
-	return 0;
-}
-
-static uint64_t
-sim_random(void *arg)
-{
-	return far_rng_next(&((struct sim_node *)arg)->sim->rng);
-}
-
-static struct node_env
-sim_env(struct sim_node *n)
-{
-	struct node_env env = { .stop = sim_stop, .random = sim_random, .arg = n };
-
-	return env;
-}
-
-static int
-sim_node_format(struct far_sim *s, struct sim_node *n)
-{
-	struct node_env env = sim_env(n);
-	const struct pool_super *super = (const void *)n->region;
-	int err;
-
-	n->up = true;
-	if (s->raw)
-		return 0;
-	if ((err = node_format(n->region, s->region_len, &env)) != 0 ||
-	    (err = node_open(n->region, s->region_len, &env, &n->node)) != 0)
-		return err;
-	n->head_len = super->data_off;
-	far_sim_touch(s, (unsigned)(n - s->nodes), 0, n->head_len);
-	return 0;
-}
-
-static void
-sim_node_free(struct sim_node *n)
-{
-	node_close(n->node);
-	free(n->region);
-	free(n->image);
-	free(n->dirty);
-	free(n->dirty_list);
-}
-
-static int
-sim_node_init(struct far_sim *s, struct sim_node *n)
-{
-	uint64_t pages = s->region_len / SIM_PAGE + 1;
-	int err;
-
-	n->sim = s;
-	n->region = calloc(1, s->region_len);
-	n->image = calloc(1, s->region_len);
-	n->dirty = calloc(pages, sizeof(*n->dirty));
-	n->dirty_list = malloc(pages * sizeof(*n->dirty_list));
-	if (!n->region || !n->image || !n->dirty || !n->dirty_list)
-		return -FAR_ENOMEM;
-	if ((err = sim_node_format(s, n)) != 0)
-		return err;
-	/* The image that resets go back to. */
-	for (uint32_t i = 0; i < n->dirty_n; i++) {
-		uint64_t off = (uint64_t)n->dirty_list[i] * SIM_PAGE;
-
-		memcpy(n->image + off, n->region + off, far_min(SIM_PAGE, s->region_len - off));
-		n->dirty[n->dirty_list[i]] = 0;
-	}
-	n->dirty_n = 0;
-	return 0;
-}
-
-void
-far_sim_node_down(struct far_sim *s, unsigned node)
-{
-	struct sim_node *n = &s->nodes[node];
-
-	sim_cut(s, NULL, (int)node, -FAR_EUNSURE);
-	n->up = false;
-	n->life++;
-	node_close(n->node);
-	n->node = NULL;
-}
-
-int
-far_sim_node_up(struct far_sim *s, unsigned node, bool keep)
-{
-	struct sim_node *n = &s->nodes[node];
-	struct node_env env = sim_env(n);
-
-	if (s->raw && keep)
-		n->up = true;
-	if (keep && !s->raw) {
-		n->up = true;
-		far_sim_touch(s, node, 0, n->head_len);
-		return node_open(n->region, s->region_len, &env, &n->node);
-	}
-	if (keep)
-		return 0;
-	far_sim_touch(s, node, 0, s->region_len);
-	memset(n->region, 0, s->region_len);
-	return sim_node_format(s, n);
-}
-
-void *
-far_sim_region(struct far_sim *s, unsigned node)
-{
-	return s->nodes[node].region;
-}
-
-static void
-sim_node_report(void *arg, const char *line)
-{
-	fprintf(stderr, "# node: %s\n", line);
-}
-
-int
-far_sim_node_check(struct far_sim *s, unsigned node)
-{
-	return s->nodes[node].node ? node_check(s->nodes[node].node, sim_node_report, NULL) : 0;
-}
-
-/* The world ----------------------------------------------------------------------------------------------- */
-
-static void
-sim_start(struct far_sim *s, uint64_t seed)
-{
-	far_rng_seed(&s->rng, seed);
-	s->now = s->steps = s->verbs = s->hash = 0;
-	s->exhausted = false;
-	s->conns_n = 0;
-	s->thaw_ns = SIM_NEVER;
-	s->at = UINT32_MAX;
-	s->favour = NULL;
-}
-
-int
-far_sim_open(const struct far_sim_opts *opts, struct far_sim **out)
-{
-	struct far_sim *s;
-	int err = 0;
-
-	if (opts->nodes_n < 1 || opts->nodes_n > FAR_NODES_MAX || opts->region_len % 8)
-		return -FAR_EINVAL;
-	s = calloc(1, sizeof(*s));
-	if (!s)
-		return -FAR_ENOMEM;
-	s->nodes_n = opts->nodes_n;
-	s->region_len = opts->region_len;
-	s->raw = opts->raw;
-	s->poller.poll = sim_poll_all;
-	s->poller.busy = sim_busy;
-	s->policy.step_ns = SIM_STEP_NS;
-	/* Every world is formatted alike, so that a run after far_sim_reset() is that of a new world. */
-	sim_start(s, 0);
-	for (unsigned i = 0; i < s->nodes_n && err == 0; i++)
-		err = sim_node_init(s, &s->nodes[i]);
-	sim_start(s, opts->seed);
-	if (err != 0) {
-		far_sim_close(s);
-		return err;
-	}
-	*out = s;
-	return 0;
-}
-
-int
-far_sim_reset(struct far_sim *s, uint64_t seed)
-{
-	int err = 0;
-
-	FAR_ASSERT(!s->conns);
-	for (unsigned i = 0; i < s->nodes_n && err == 0; i++) {
-		struct sim_node *n = &s->nodes[i];
-		struct node_env env = sim_env(n);
-
-		for (uint32_t p = 0; p < n->dirty_n; p++) {
-			uint64_t off = (uint64_t)n->dirty_list[p] * SIM_PAGE;
-
-			memcpy(n->region + off, n->image + off,
-			       far_min(SIM_PAGE, s->region_len - off));
-			n->dirty[n->dirty_list[p]] = 0;
-		}
-		n->dirty_n = 0;
-		n->up = true;
-		node_close(n->node);
-		n->node = NULL;
-		if (!s->raw)
-			err = node_open(n->region, s->region_len, &env, &n->node);
-	}
-	sim_start(s, seed);
-	return err;
-}
-
-void
-far_sim_close(struct far_sim *s)
-{
-	struct sim_run *r;
-
-	if (!s)
-		return;
-	FAR_ASSERT(!s->conns);
-	for (unsigned i = 0; i < s->nodes_n; i++)
-		sim_node_free(&s->nodes[i]);
-	while ((r = s->free_runs)) {
-		s->free_runs = r->next;
-		free(r);
-	}
-	free(s->active);
-	free(s);
-}
-
-void
-far_sim_set_policy(struct far_sim *s, const struct far_sim_policy *p)
-{
-	s->policy = *p;
-	if (!s->policy.step_ns)
-		s->policy.step_ns = SIM_STEP_NS;
-	s->keep_mask = p->keep ? (UINT64_C(1) << p->keep) - 1 : 0;
-	FAR_ASSERT(p->keep <= 6);
-}
-
-uint64_t
-far_sim_now(const struct far_sim *s)
-{
-	return s->now;
-}
-
-uint64_t
-far_sim_steps(const struct far_sim *s)
-{
-	return s->steps;
-}
-
-uint64_t
-far_sim_verbs(const struct far_sim *s)
-{
-	return s->verbs;
-}
-
-bool
-far_sim_exhausted(const struct far_sim *s)
-{
-	return s->exhausted;
-}
-
-uint64_t
-far_sim_hash(const struct far_sim *s)
-{
-	return s->hash;
-}
-
-uint64_t
-far_sim_rand(struct far_sim *s)
-{
-	return far_rng_next(&s->rng);
 }

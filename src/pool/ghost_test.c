@@ -537,7 +537,7 @@ ghost_play(struct ghost *g, uint64_t seed)
 	rig_close(&g->rig);
 }
 
-static uint64_t ghost_first = 1, ghost_count = 1000;
+static uint64_t ghost_first = 1, ghost_count = 1500;
 
 static void
 test_block_is_never_reused_in_anybodys_hands(void)

@@ -92,21 +92,6 @@ code=$?
 	! kill -0 $nodes 2>/dev/null
 ok "an interrupt gives a partial report and leaves no node"
 
-# A pool that others use, too: the table is dropped unless it is to stay, and one that is there is left alone.
-"$farside" node "shm:$dir/n0" --size 64m >node.out 2>&1 &
-node=$!
-for _ in $(seq 100); do
-	! grep -q ready node.out || break
-	sleep 0.05
-done
-small="--pool shm:$dir/n0 --keys 1000 --ops 1000"
-runs 0 $small && [ -z "$("$farside" ls --pool "shm:$dir/n0")" ]; ok "on a pool the table is dropped afterwards"
-runs 0 $small --keep && "$farside" ls --pool "shm:$dir/n0" | grep -q '^bench '; ok "or kept"
-runs 3 $small && grep -q "exists" err && "$farside" ls --pool "shm:$dir/n0" | grep -q '^bench '
-ok "a table that is there is not touched"
-kill $node
-wait $node
-
 runs 2 --workload E; grep -q "not one of A" err; ok "unknown workload"
 runs 2 --theta 1; ok "theta out of range"
 runs 2 --cache 1m && grep -q 'no cache' err; ok "a cache is refused while there is none"

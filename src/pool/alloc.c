@@ -317,7 +317,7 @@ pool_heap_grow(struct pool_heap *h, struct far_task *t, unsigned flags, uint32_t
 		return 0;
 	}
 	c->pins++;
-	if (reply.flags & POOL_PAGE_DIRTY)
+	if (reply.flags & POOL_PAGE_DIRTY || h->arena->audit)
 		err = pool_scavenge_begin(p, c);
 	else
 		err = pool_harvest(p, t, c);

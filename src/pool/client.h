@@ -93,6 +93,7 @@ struct pool_arena {
 	struct pool_table *table;
 	struct pool_heap *list;
 	bool recover;          /* dirty orphans came since recover() began */
+	bool audit;            /* look through clean orphans, too */
 	struct pool_heap *heaps[];                  /* [node][kind - 1][class] */
 };
 

@@ -273,7 +273,14 @@ pool_table_adopt_orphans(struct pool_table *pt, struct far_task *t)
 	struct pool *p = pt->pool;
 	struct far_count *before = far_account(t, &p->background);
 	uint64_t start = far_now(t), done = 0, wait_ns = p->hurry_ns;
-	int adopted = pool_adopt(pt, t), err = 0;
+	int adopted, err = 0;
+
+	/* Clean orphans may hold blocks that a dead client had unlinked and not told: look through them, too. */
+	if (pt->arena)
+		pt->arena->audit = true;
+	adopted = pool_adopt(pt, t);
+	if (pt->arena)
+		pt->arena->audit = false;
 
 	while (adopted >= 0 && !err && pool_scavenges_of(pt, &done) && pt->ops && !pt->gone) {
 		uint64_t seen = done;

@@ -69,9 +69,9 @@ gate_writer(struct far_task *t, void *arg)
 {
 	struct gate_writer *w = arg;
 	struct gate_log *log = w->log;
-	struct gate_pass pass;
+	struct gate_pass pass = { .hash = 7, .key = FAR_STR("key"), .blind = w->blind };
 
-	if (gate_enter(&log->gate, t, &pass, 7, w->blind)) {
+	if (gate_enter(&log->gate, t, &pass)) {
 		log->answered++;
 		CHECK_EQ(pass.result, log->result);
 		return;
@@ -125,6 +125,79 @@ test_gate_other_writes_go_one_by_one(void)
 	CHECK_EQ(log.answered, 0);
 }
 
+/* Writes that come back at once, beside one that came before them. */
+static void
+gate_returning(struct far_task *t, void *arg)
+{
+	struct gate_writer *w = arg;
+
+	for (int i = 0; i < 50; i++)
+		gate_writer(t, w);
+}
+
+static void
+gate_patient(struct far_task *t, void *arg)
+{
+	struct gate_writer *w = arg;
+
+	gate_writer(t, w);
+	w->id = w->log->sent;
+}
+
+static void
+test_gate_oldest_writer_is_not_overtaken_for_ever(void)
+{
+	struct gate_log log = { .result = 0 };
+	struct gate_writer w[4];
+	struct far_loop *loop;
+
+	REQUIRE(far_loop_open(&(struct far_loop_opts){ .seed = 1 }, &loop) == 0);
+	for (int i = 0; i < 4; i++) {
+		w[i] = (struct gate_writer){ &log, i, false };
+		REQUIRE(far_loop_spawn(loop, NULL, i == 1 ? gate_patient : gate_returning, &w[i], 0) == 0);
+	}
+	far_loop_run(loop);
+	far_loop_close(loop);
+	CHECK_EQ(log.sent, 151);
+	CHECK(w[1].id <= 8);
+}
+
+static void
+gate_other_key(struct far_task *t, void *arg)
+{
+	struct gate_writer *w = arg;
+	char text = (char)w->id;
+	struct gate_pass pass = { .hash = 7, .key = far_bytes(&text, 1), .blind = true };
+
+	if (gate_enter(&w->log->gate, t, &pass)) {
+		w->log->answered++;
+		return;
+	}
+	far_sleep(t, 1000);
+	w->log->sent++;
+	gate_leave(&w->log->gate, &pass, 0);
+}
+
+static void
+test_gate_keys_of_one_hash_are_not_combined(void)
+{
+	struct gate_log log = { .result = 0 };
+	struct gate_writer w[6];
+	struct far_loop *loop;
+
+	REQUIRE(far_loop_open(&(struct far_loop_opts){ .seed = 1 }, &loop) == 0);
+	for (int i = 0; i < 6; i++) {
+		w[i] = (struct gate_writer){ &log, i / 2, true };
+		REQUIRE(far_loop_spawn(loop, NULL, gate_other_key, &w[i], 0) == 0);
+	}
+	far_loop_run(loop);
+	far_loop_close(loop);
+	CHECK_EQ(log.sent + log.answered, 6);
+	CHECK_EQ(log.answered, 0);
+}
+
 TEST_MAIN(TEST(test_block_round_trip_verifies), TEST(test_block_any_flipped_bit_is_noticed),
 	  TEST(test_block_lengths_beyond_its_room_are_refused), TEST(test_gate_blind_writes_behind_one_are_combined),
-	  TEST(test_gate_other_writes_go_one_by_one))
+	  TEST(test_gate_other_writes_go_one_by_one),
+	  TEST(test_gate_oldest_writer_is_not_overtaken_for_ever),
+	  TEST(test_gate_keys_of_one_hash_are_not_combined))

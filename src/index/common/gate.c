@@ -2,16 +2,27 @@
 /* gate.c -- see gate.h. Everything here runs between two waits of one thread: no locks. */
 #include "index/common/gate.h"
 
+#include <string.h>
+
 #include "base/base.h"
 
-bool
-gate_enter(struct gate *g, struct far_task *t, struct gate_pass *p, uint64_t hash, bool blind)
+static bool
+gate_same_key(const struct gate_pass *a, const struct gate_pass *b)
 {
-	struct gate_pass **lane = &g->inside[hash % GATE_LANES], *in = *lane;
+	return a->hash == b->hash && a->key.len == b->key.len &&
+	       memcmp(a->key.data, b->key.data, a->key.len) == 0;
+}
+
+bool
+gate_enter(struct gate *g, struct far_task *t, struct gate_pass *p)
+{
+	struct gate_pass **lane = &g->inside[p->hash % GATE_LANES], *in = *lane;
 	struct far_count *c = far_account_now(t);
 
-	*p = (struct gate_pass){ .hash = hash, .task = t, .blind = blind };
-	while (in && in->hash != hash)
+	p->task = t;
+	p->answered = false;
+	p->next = p->waiting = p->followers = NULL;
+	while (in && !gate_same_key(in, p))
 		in = in->next;
 	if (!in) {
 		p->next = *lane;
@@ -35,25 +46,32 @@ gate_remove(struct gate_pass **lane, struct gate_pass *p)
 }
 
 /*
- * Chooses who goes next of those that waited behind `p`: the newest. When it is an upsert it takes all older
- * upserts as followers; everybody else goes on waiting, behind it.
+ * Takes who goes next out of those that wait behind `p`: the oldest, so that nobody waits for ever while others come
+ * back. When that is an upsert, the newest upsert goes in its place and answers all the others.
  */
 static struct gate_pass *
 gate_choose(struct gate_pass *p)
 {
-	struct gate_pass *next = p->waiting, *w, *rest = NULL, *after;
+	struct gate_pass *next = p->waiting, **at = &p->waiting, *w;
 
-	for (w = next->next; w; w = after) {
-		after = w->next;
-		if (next->blind && w->blind) {
+	while (next->next)
+		next = next->next;
+	if (next->blind) {
+		for (next = p->waiting; !next->blind; next = next->next)
+			;
+	}
+	while ((w = *at) != NULL) {
+		if (w != next && !(next->blind && w->blind)) {
+			at = &w->next;
+			continue;
+		}
+		*at = w->next;
+		if (w != next) {
 			w->next = next->followers;
 			next->followers = w;
-		} else {
-			w->next = rest;
-			rest = w;
 		}
 	}
-	next->waiting = rest;
+	next->waiting = p->waiting;
 	return next;
 }
 

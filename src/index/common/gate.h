@@ -11,18 +11,20 @@
 #define FAR_INDEX_GATE_H
 
 #include <farside/fabric.h>
+#include <farside/far.h>
 
 enum { GATE_LANES = 64 };
 
-/* One writer at the gate; lives on its fiber's stack until gate_leave(). */
+/* One writer at the gate; lives on its fiber's stack until gate_leave(). The caller fills the first three. */
 struct gate_pass {
 	uint64_t hash;
-	struct far_task *task;
+	struct far_bytes key;    /* two keys may have one hash: their writes have nothing to do with each other */
 	bool blind;              /* an upsert: may be answered by a later one */
 	bool answered;           /* by another's result */
 	int result;
-	struct gate_pass *next;     /* passes inside, of one lane */
-	struct gate_pass *waiting;  /* the first that waits behind this one, newest first */
+	struct far_task *task;
+	struct gate_pass *next;      /* passes inside, of one lane; or of those that wait, the next older one */
+	struct gate_pass *waiting;   /* the first that waits behind this one, newest first */
 	struct gate_pass *followers; /* older upserts that this one answers */
 };
 
@@ -34,7 +36,7 @@ struct gate {
  * Returns false when `p` may write now; call gate_leave() with the outcome. Returns true when another upsert has
  * done it: p->result is the outcome and there is nothing to leave. Yields.
  */
-bool gate_enter(struct gate *g, struct far_task *t, struct gate_pass *p, uint64_t hash, bool blind);
+bool gate_enter(struct gate *g, struct far_task *t, struct gate_pass *p);
 void gate_leave(struct gate *g, struct gate_pass *p, int result);
 
 #endif

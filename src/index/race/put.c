@@ -328,14 +328,14 @@ race_put(struct far_index *ix, struct far_task *t, enum far_put_mode mode, struc
 				.mode = mode,
 				.expect = *version,
 				.backoff.off = r->no_backoff };
-	struct gate_pass pass;
+	struct gate_pass pass = { .hash = w.hash, .key = key, .blind = mode == FAR_PUT_UPSERT };
 	int err;
 
 	race_write_start(&w, r, key, *version);
 	w.mode = mode;
 	if (r->no_backoff) {
 		err = race_put_all(&w, t, value);
-	} else if (gate_enter(&r->gate, t, &pass, w.hash, mode == FAR_PUT_UPSERT)) {
+	} else if (gate_enter(&r->gate, t, &pass)) {
 		/* A later upsert of ours has replaced this value already: only its version is still needed. */
 		err = pass.result ? pass.result : pool_version(r->pool, t, &w.version);
 	} else {
@@ -405,12 +405,12 @@ race_del(struct far_index *ix, struct far_task *t, struct far_bytes key, uint64_
 	struct race *r = race_of(ix);
 	struct race_write w;
 	struct far_scratch_mark mark = far_scratch_mark(t);
-	struct gate_pass pass;
+	struct gate_pass pass = { .hash = race_hash(r, key), .key = key };
 	int err;
 
 	race_write_start(&w, r, key, expect);
 	if (!r->no_backoff)
-		gate_enter(&r->gate, t, &pass, w.hash, false);
+		gate_enter(&r->gate, t, &pass);
 	do {
 		far_scratch_reset(t, mark);
 		err = race_del_once(&w, t);

@@ -162,7 +162,8 @@ struct pool_usage {
 int pool_table_usage(struct pool_table *pt, struct far_task *t, struct pool_usage *out);
 
 /* Adopts every chunk of this table that has no owner, and finds out which of their blocks are free (with pt->ops), also
- * those that a dead client had unlinked and told nobody; returns when that is done. Outside pool_enter(). The number of chunks adopted, or -FAR_E. */
+ * those that a dead client had unlinked and told nobody; returns when that is done. Outside pool_enter(). The number of
+ * chunks adopted, or -FAR_E. */
 int pool_table_adopt_orphans(struct pool_table *pt, struct far_task *t);
 
 int pool_node_info(struct pool *p, struct far_task *t, struct far_node_info *info, unsigned max);

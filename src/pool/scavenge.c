@@ -19,8 +19,9 @@
  *    allocation and its link it would look like one in U.
  *
  * Only the adopter does this, in small portions, in the maintenance fiber. If it stops half-way, the chunk is a dirty
- * orphan again. What a dead client had unlinked in others' chunks and not told, at most the queue of one epoch, is found
- * when these chunks are looked through: as dirty orphans, or by pool_table_adopt_orphans(), which trusts no bitmap.
+ * orphan again. What a dead client had unlinked in others' chunks and not told, at most the queue of one epoch, is
+ * found when these chunks are looked through: as dirty orphans, or by pool_table_adopt_orphans(), which trusts no
+ * bitmap.
  */
 #include <string.h>
 

@@ -24,6 +24,7 @@
 
 enum {
 	FIBER_PAGE = 4096,
+	FIBER_GUARD = 64 << 10, /* bytes below a stack that nobody may touch */
 	FIBER_STACK = FIBER_ASAN || FIBER_TSAN ? 512 << 10 : 128 << 10, /* default, bytes */
 	FIBER_STACK_MIN = 16 << 10,
 	FIBER_COLORS = 16,
@@ -132,14 +133,14 @@ fiber_main(struct fiber_transfer from)
 static void
 fiber_prepare(struct far_task *t)
 {
-	char *bottom = (char *)t->map + FIBER_PAGE;
+	char *bottom = (char *)t->map + FIBER_GUARD;
 	size_t len = (size_t)((char *)t - bottom);
 
 	t->context.sp = make_fcontext(t, len, fiber_main);
 	fiber_san_init(&t->context.san, bottom, len);
 }
 
-/* Maps a stack with a guard page at its low end and makes a task at its high end. */
+/* Maps a stack with a guard at its low end and makes a task at its high end. */
 static int
 fiber_new(struct far_loop *l, struct far_task **out)
 {
@@ -153,7 +154,7 @@ fiber_new(struct far_loop *l, struct far_task **out)
 		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (map == MAP_FAILED)
 		return -FAR_ENOMEM;
-	if (mprotect(map, FIBER_PAGE, PROT_NONE) != 0) {
+	if (mprotect(map, FIBER_GUARD, PROT_NONE) != 0) {
 		munmap(map, l->stack_len);
 		return -FAR_ENOMEM;
 	}
@@ -212,7 +213,7 @@ far_loop_open(const struct far_loop_opts *opts, struct far_loop **out)
 	if (!l)
 		return -FAR_ENOMEM;
 	stack_len = far_max(stack_len, FIBER_STACK_MIN);
-	l->stack_len = far_align(stack_len, FIBER_PAGE) + FIBER_PAGE;
+	l->stack_len = far_align(stack_len, FIBER_PAGE) + FIBER_GUARD;
 	l->clock = opts && opts->clock.now ? opts->clock : far_clock_real;
 	far_rng_seed(&l->rng, opts ? opts->seed : 0);
 	l->tail = &l->head;

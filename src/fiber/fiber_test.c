@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <farside/error.h>
 #include <farside/fiber.h>
@@ -541,6 +544,49 @@ test_stack_deep_use_is_kept_across_switches(void)
 	far_loop_close(l);
 }
 
+static unsigned
+dig(unsigned depth, const volatile char *above)
+{
+	volatile char buf[4096];
+
+	buf[0] = (char)depth;
+	buf[1] = above[0];
+	return depth == 0 ? 0 : dig(depth - 1, buf) + (unsigned)buf[1];
+}
+
+static void
+digging_fiber(struct far_task *t, void *arg)
+{
+	char top = 1;
+
+	*(unsigned *)arg = dig(*(unsigned *)arg, &top);
+}
+
+static void
+test_stack_overflow_ends_the_process(void)
+{
+	pid_t child = fork();
+	int status;
+
+	REQUIRE(child >= 0);
+	if (child == 0) {
+		struct rlimit none = { 0, 0 };
+		unsigned depth = 1000; /* 4 MiB */
+		struct test_clock c = { 0 };
+		struct far_loop *l = test_loop(&c);
+
+		setrlimit(RLIMIT_CORE, &none);
+		(void)!freopen("/dev/null", "w", stderr);
+		for (int i = 0; i < 4; i++)
+			test_spawn(l, noting_fiber, "x"); /* neighbours */
+		test_spawn(l, digging_fiber, &depth);
+		far_loop_run(l);
+		_exit(0);
+	}
+	REQUIRE(waitpid(child, &status, 0) == child);
+	CHECK(!WIFEXITED(status) || WEXITSTATUS(status) != 0);
+}
+
 static void
 scratch_fiber(struct far_task *t, void *arg)
 {
@@ -679,6 +725,7 @@ TEST_MAIN(TEST(test_yield_three_fibers_take_turns), TEST(test_sleep_any_order_wa
 	  TEST(test_turn_runs_what_is_due_and_does_not_wait),
 	  TEST(test_reset_drops_every_task_and_starts_the_stream_anew), TEST(test_poller_busy_keeps_the_loop_awake),
 	  TEST(test_poller_is_polled_while_fibers_yield), TEST(test_spawn_from_a_fiber_reuses_ended_tasks),
-	  TEST(test_stack_deep_use_is_kept_across_switches), TEST(test_scratch_marks_give_memory_back),
+	  TEST(test_stack_deep_use_is_kept_across_switches), TEST(test_stack_overflow_ends_the_process),
+	  TEST(test_scratch_marks_give_memory_back),
 	  TEST(test_rand_same_seed_gives_the_same_stream), TEST(test_real_clock_sleep_lasts_as_long_as_asked),
 	  TEST(test_two_threads_taking_turns_share_a_loop))

@@ -54,7 +54,7 @@ struct far_task {
 	uint32_t timer; /* its place in the heap + 1, 0: no timer runs */
 	uint64_t when, order;
 	struct fiber_scratch scratch;
-	void *map; /* stack and this object, starting with the guard page */
+	void *map; /* stack and this object, starting with the guard */
 	struct far_task *every; /* list of all tasks of the loop */
 };
 

@@ -12,8 +12,9 @@
  *	far_table_close(t);
  *	far_close(f);
  *
- * One handle per thread: a handle and its tables are used by one thread at a time. Every function returns 0 or
- * -FAR_E... (error.h). Operations on one key are linearizable; a batch or an iteration promises nothing across keys.
+ * One handle per thread: a handle and its tables are used by one thread at a time, and not by a child after fork(),
+ * which does not inherit the mapped memory. Every function returns 0 or -FAR_E... (error.h). Operations on one key
+ * are linearizable; a batch or an iteration promises nothing across keys.
  *
  * Errors that any operation may return, besides those it names: -FAR_ENODE, -FAR_EUNSURE, -FAR_EFENCED,
  * -FAR_ECORRUPT, -FAR_ENOMEM (of this process), -FAR_ETIMEOUT, -FAR_ECONTENDED.

@@ -122,6 +122,11 @@ shm_link_map(struct shm_link *k, int fd, uint64_t len)
 	base = shm_map(fd, len);
 	if (!base)
 		return shm_link_error(errno);
+	/* The node can stop this process, but no child that inherited the mapping and outlives it. */
+	if (madvise(base, len, MADV_DONTFORK) != 0) {
+		munmap(base, len);
+		return -FAR_ENOMEM;
+	}
 	k->base = base;
 	k->len = len;
 	return 0;

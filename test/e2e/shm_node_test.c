@@ -20,6 +20,7 @@
 #include <farside/error.h>
 
 #include "base/base.h"
+#include "fabric/shm.h"
 #include "fabric/shm_node.h"
 #include "fabric/shm_wire.h"
 #include "pool/control.h"
@@ -611,6 +612,28 @@ test_connections_beyond_the_limit_are_told_so(void)
 	CHECK_EQ(status, 0);
 }
 
+/* The node ends a client by ending its process: no other one may have got the mapping from it. */
+static void
+test_child_of_a_client_does_not_inherit_the_mapping(void)
+{
+	struct shm_link k = { .sock = -1 };
+	unsigned char resident;
+	struct e2e e;
+	int status;
+	pid_t pid;
+
+	e2e_init(&e);
+	REQUIRE(e2e_start(&e, NULL, E2E_SIZE) == 0);
+	REQUIRE(shm_link_open(&k, e.path, strlen(e.path), UINT64_C(5000000000)) == 0);
+	CHECK(mincore(k.base, 4096, &resident) == 0);
+	if ((pid = fork()) == 0)
+		_exit(mincore(k.base, 4096, &resident) != 0 && errno == ENOMEM ? 0 : 1);
+	REQUIRE(waitpid(pid, &status, 0) == pid);
+	CHECK_EQ(status, 0);
+	shm_link_close(&k);
+	e2e_fini(&e);
+}
+
 static uint64_t
 cpu_ns(pid_t pid)
 {
@@ -919,6 +942,7 @@ TEST_MAIN(TEST(test_connect_receives_a_sealed_region_of_the_asked_size),
 	  TEST(test_packet_with_a_wrong_length_breaks_only_its_connection),
 	  TEST(test_client_that_takes_no_answers_is_cut_off),
 	  TEST(test_connections_beyond_the_limit_are_told_so),
+	  TEST(test_child_of_a_client_does_not_inherit_the_mapping),
 	  TEST(test_idle_node_uses_no_cpu),
 	  TEST(test_restart_on_a_file_keeps_data_and_fences_sessions),
 	  TEST(test_restart_spares_a_new_process_with_an_old_id),

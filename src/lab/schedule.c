@@ -30,6 +30,7 @@ enum {
 	SCHEDULE_OPS_ALL = 256,
 	SCHEDULE_REGION = (8 << 20) - (64 << 10), /* below 8 MiB, nodes keep small tables */
 	SCHEDULE_STEPS_MAX = 3000000,
+	SCHEDULE_TRIES = 50,
 };
 
 /* The table's own hash; all fingerprints alike; or low bits alike, so that splits do not part most keys. */
@@ -68,7 +69,7 @@ struct schedule_client {
 	uint64_t known[SCHEDULE_KEYS + SCHEDULE_FRESH]; /* version last seen */
 	/* An outcome is unknown: it is dead, or as good as that. */
 	bool stopped;
-	int err;                                        /* of building or settling */
+	int err; /* of building or settling */
 };
 
 struct schedule {
@@ -429,18 +430,21 @@ schedule_act(struct schedule_client *c, struct far_task *t)
 					 LIN_DELETE, LIN_GET, LIN_UPDATE_IF, LIN_DELETE_IF };
 	struct schedule *s = c->s;
 	struct schedule_config *g = &s->config;
+	/* All drawn one after the other: arguments are evaluated in no order. */
 	unsigned key = (unsigned)schedule_below(s, g->keys_n);
+	enum lin_kind kind = kinds[schedule_below(s, FAR_LEN(kinds))];
 
-	if (g->nodes_n > 1 && schedule_one_in(s, 6))
+	if (g->nodes_n > 1 && schedule_one_in(s, 6)) {
 		schedule_move(c, t, key, (unsigned)schedule_below(s, g->nodes_n));
-	else if (s->fresh_used < g->fresh_n && schedule_one_in(s, 3))
-		schedule_operate(c, t, schedule_one_in(s, 2) ? LIN_INSERT : LIN_UPSERT,
-				 SCHEDULE_KEYS + s->fresh_used++);
-	else if (s->fresh_used > 0 && schedule_one_in(s, 6))
-		schedule_operate(c, t, kinds[schedule_below(s, FAR_LEN(kinds))],
-				 SCHEDULE_KEYS + (unsigned)schedule_below(s, s->fresh_used));
-	else
-		schedule_operate(c, t, kinds[schedule_below(s, FAR_LEN(kinds))], key);
+		return;
+	}
+	if (s->fresh_used < g->fresh_n && schedule_one_in(s, 3)) {
+		key = SCHEDULE_KEYS + s->fresh_used++;
+		kind = schedule_one_in(s, 2) ? LIN_INSERT : LIN_UPSERT;
+	} else if (s->fresh_used > 0 && schedule_one_in(s, 6)) {
+		key = SCHEDULE_KEYS + (unsigned)schedule_below(s, s->fresh_used);
+	}
+	schedule_operate(c, t, kind, key);
 }
 
 static void
@@ -582,12 +586,14 @@ static int
 schedule_wait_dead(struct schedule_client *c, struct far_task *t)
 {
 	uint64_t lease_ns = c->s->config.lease_ns ? c->s->config.lease_ns : POOL_LEASE_NS;
-	int n;
+	int n = -FAR_ETIMEOUT;
 
 	if (!c->s->out->crashed)
 		return 0;
 	far_sleep(t, 3 * lease_ns);
-	n = pool_table_adopt_orphans(c->pt, t);
+	/* It waits a few leases; ours may be shorter than a design's wait for a lock. */
+	for (int tries = 0; tries < SCHEDULE_TRIES && n == -FAR_ETIMEOUT; tries++)
+		n = pool_table_adopt_orphans(c->pt, t);
 	return n < 0 ? n : 0;
 }
 

@@ -6,7 +6,7 @@
 
 #include "test.h"
 
-enum { SEEDS = 1400, AGAIN = 200 };
+enum { SEEDS = 2500, AGAIN = 200 };
 
 static void
 test_schedule_random_runs_are_good(void)

@@ -18,10 +18,10 @@
  * V6 No block of the chunk is handed out before that is done, not even one whose bit was harvested: between the
  *    allocation and its link it would look like one in U.
  *
- * Only the adopter does this, in small portions, in the maintenance fiber. If it stops half-way, the chunk is a dirty
- * orphan again. What a dead client had unlinked in others' chunks and not told, at most the queue of one epoch, is
- * found when these chunks are looked through: as dirty orphans, or by pool_table_adopt_orphans(), which trusts no
- * bitmap.
+ * Only the adopter does this, in small portions, in the maintenance fiber, which goes on beating meanwhile. If it
+ * stops half-way, the chunk is a dirty orphan again. What a dead client had unlinked in others' chunks and not told,
+ * at most the queue of one epoch, is found when these chunks are looked through: as dirty orphans, or by
+ * pool_table_adopt_orphans(), which trusts no bitmap.
  */
 #include <string.h>
 
@@ -77,6 +77,54 @@ scavenge_stamp(const struct pool *p)
 	return p->announced + 1;
 }
 
+/* A design's recover(), in a fiber of its own. */
+struct scavenge_recovery {
+	struct pool_table *pt;
+	struct far_task *waiter;
+	bool done;
+	int err;
+};
+
+static void
+scavenge_recovery_fiber(struct far_task *t, void *arg)
+{
+	struct scavenge_recovery *r = arg;
+	struct pool *p = r->pt->pool;
+	int left;
+
+	far_account(t, &p->background);
+	if ((r->err = pool_enter(p, t)) == 0) {
+		r->err = r->pt->ops->recover(r->pt->index, t);
+		left = pool_leave(p, t);
+		r->err = left ? left : r->err;
+	}
+	r->done = true;
+	far_unpark(r->waiter);
+}
+
+/* Beats when it is time to: the work at hand may take longer than a lease. Yields. */
+static void
+scavenge_beat(struct pool *p, struct far_task *t)
+{
+	if (!p->err && far_now(t) - p->beat_ns >= p->tick_ns)
+		(void)pool_beat(p, t, p->announced);
+}
+
+/* recover() looks at every subtable, and may wait for the lease of yet another dead client. */
+static int
+scavenge_call_recover(struct pool *p, struct far_task *t, struct pool_table *pt)
+{
+	struct scavenge_recovery r = { .pt = pt, .waiter = t };
+	int err = far_loop_spawn(far_task_loop(t), p->fabric, scavenge_recovery_fiber, &r,
+				 FAR_TASK_DAEMON);
+
+	while (!err && !r.done) {
+		far_park_until(t, far_now(t) + p->tick_ns);
+		scavenge_beat(p, t);
+	}
+	return err ? err : r.err;
+}
+
 /* V2 for every table that needs it. */
 static int
 scavenge_recover(struct pool *p, struct far_task *t, struct pool_table *pt)
@@ -92,11 +140,8 @@ scavenge_recover(struct pool *p, struct far_task *t, struct pool_table *pt)
 			s->stage = SCAVENGE_TOLD;
 	}
 	a->recover = false;
-	if ((err = pool_enter(p, t)) != 0)
-		return err;
-	if (pt->ops->recover)
-		err = pt->ops->recover(pt->index, t);
-	if (pool_leave(p, t) != 0)
+	err = pt->ops->recover ? scavenge_call_recover(p, t, pt) : 0;
+	if (p->err)
 		return p->err;
 	for (struct pool_scavenge *s = p->scavenges; s; s = s->next) {
 		if (s->chunk->heap->arena != a || s->stage != SCAVENGE_TOLD || s->stamp)
@@ -240,6 +285,7 @@ pool_scavenge_some(struct pool *p, struct far_task *t)
 		/* The step may end s; while it yields, others may begin new ones, at the head. */
 		c->pins++;
 		do {
+			scavenge_beat(p, t);
 			n = scavenge_step(p, t, s);
 			budget -= n > 0 ? n : 0;
 			p->scavenged += n > 0 || !c->scavenge;

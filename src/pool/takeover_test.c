@@ -277,10 +277,12 @@ test_lies_in_far_memory_are_noticed(void)
 /* Takeover -------------------------------------------------------------------------------------------------- */
 
 static unsigned scavenge_recovered, scavenge_asked;
+static uint64_t scavenge_takes_ns;
 
 static int
 scavenge_recover(struct far_index *ix, struct far_task *t)
 {
+	far_sleep(t, scavenge_takes_ns);
 	scavenge_recovered++;
 	return 0;
 }
@@ -338,7 +340,7 @@ adopt_all(struct rig *r, struct far_task *t, unsigned client)
 }
 
 static void
-test_chunks_of_a_dead_client_are_scavenged_exactly(void)
+scavenge_dead_client(uint64_t takes_ns)
 {
 	struct rig r;
 
@@ -348,6 +350,7 @@ test_chunks_of_a_dead_client_are_scavenged_exactly(void)
 	rig_run(&r, 2, rig_open_table);
 	far_sim_kill(r.fabric[0]);
 	scavenge_recovered = scavenge_asked = 0;
+	scavenge_takes_ns = takes_ns;
 	rig_run(&r, 1, rig_open_table);
 	rig_run(&r, 1, adopt_all);
 	CHECK(scavenge_asked >= 255);
@@ -355,6 +358,19 @@ test_chunks_of_a_dead_client_are_scavenged_exactly(void)
 	rig_run(&r, 2, rig_close_table);
 	rig_check_nodes(&r, 1);
 	rig_close(&r);
+}
+
+static void
+test_chunks_of_a_dead_client_are_scavenged_exactly(void)
+{
+	scavenge_dead_client(0);
+}
+
+static void
+test_recovery_longer_than_a_lease_does_not_end_the_session(void)
+{
+	scavenge_dead_client(600000000);
+	scavenge_takes_ns = 0;
 }
 
 /* Without an index nobody knows what is in use: nothing may be handed out. */
@@ -396,4 +412,5 @@ TEST_MAIN(TEST(test_silent_session_is_gone_only_after_its_lease_and_fence),
 	  TEST(test_node_that_dies_fails_calls_and_close_frees_everything),
 	  TEST(test_lies_in_far_memory_are_noticed),
 	  TEST(test_chunks_of_a_dead_client_are_scavenged_exactly),
+	  TEST(test_recovery_longer_than_a_lease_does_not_end_the_session),
 	  TEST(test_session_that_ends_amid_scavenging_leaves_dirty_orphans))

@@ -190,7 +190,11 @@ race_grow_dir(struct race *r, struct far_task *t, uint64_t root)
 	far_faa(t, race_head_at(r, offsetof(struct race_head, version)), 1, &seen);
 	if ((err = far_wait(t)) != 0)
 		goto fail; /* Outcome unknown: the new directory is nobody's to free. */
-	FAR_ASSERT(old == root);
+	/* We hold the lock: nobody else changed it, so it is damaged. Which directory counts now nobody knows. */
+	if (old != root) {
+		err = -FAR_ECORRUPT;
+		goto fail;
+	}
 	pool_retire(r->pt, POOL_INDEX, pool_class_of(n * sizeof(*dir)), race_unpack(root));
 	free(dir);
 	return 0;

@@ -287,8 +287,68 @@ test_race_fibers_at_one_full_subtable_split_it_once(void)
 	mend_run(mend_writers, 2, 1);
 }
 
+/* The fate of the only subtable names itself as both children. */
+static void
+body_circle(struct mend *m, struct far_task *t)
+{
+	struct far_addr at = race_unpack(m->r->dir[0]);
+	uint64_t self = race_pack(at), fate = RACE_FATE(RACE_FATE_DECIDED, self), old;
+
+	CHECK_EQ(mend_insert(m, t, 0), 0);
+	CHECK_EQ(pool_enter(m->pool, t), 0);
+	CHECK_EQ(race_double(m->r, t, 0), 0);
+	CHECK_EQ(pool_leave(m->pool, t), 0);
+	for (unsigned i = 1; i < m->groups * 3 * RACE_BUCKET_WORDS; i++) {
+		if (i % RACE_BUCKET_WORDS)
+			far_faa(t, far_addr_add(at, RACE_FATE_LEN + i * 8), RACE_FROZEN, &old);
+	}
+	far_write(t, far_addr_add(at, offsetof(struct race_fate_line, high)), &self, 8);
+	far_write(t, at, &fate, 8);
+	CHECK_EQ(far_wait(t), 0);
+	CHECK(mend_get(m, t, 0) < 0);
+	CHECK(mend_insert(m, t, 1) < 0);
+	CHECK(mend_insert(m, t, 2) < 0);
+}
+
+static void
+test_race_circle_of_fates_ends_in_an_error(void)
+{
+	mend_run(body_circle, 1, 1);
+}
+
+/* Changes the root word as soon as somebody doubles. */
+static void
+mend_spoiler(struct far_task *t, void *arg)
+{
+	struct mend *m = arg;
+	struct race_head *head = (void *)(world_region(m->w, 0) + far_addr_off(m->pt->head));
+
+	while (!head->doubling && m->left)
+		far_sleep(t, 200);
+	head->root ^= (uint64_t)1 << 47;
+}
+
+static void
+body_root_changes(struct mend *m, struct far_task *t)
+{
+	m->left = 1;
+	REQUIRE(far_loop_spawn(far_task_loop(t), far_task_conn(t), mend_spoiler, m, 0) == 0);
+	CHECK_EQ(pool_enter(m->pool, t), 0);
+	CHECK_EQ(race_double(m->r, t, 0), -FAR_ECORRUPT);
+	CHECK_EQ(pool_leave(m->pool, t), 0);
+	m->left = 0;
+}
+
+static void
+test_race_root_that_changes_under_the_lock_is_an_error(void)
+{
+	mend_run(body_root_changes, 1, 1);
+}
+
 TEST_MAIN(TEST(test_race_reach_of_a_frozen_tentative_slot_leaves_it_frozen),
 	  TEST(test_race_recover_finishes_splits_of_several_generations),
 	  TEST(test_race_split_that_fails_gives_its_memory_back),
 	  TEST(test_race_forgotten_claim_is_taken_over_by_one_of_many_fibers),
-	  TEST(test_race_fibers_at_one_full_subtable_split_it_once))
+	  TEST(test_race_fibers_at_one_full_subtable_split_it_once),
+	  TEST(test_race_circle_of_fates_ends_in_an_error),
+	  TEST(test_race_root_that_changes_under_the_lock_is_an_error))

@@ -99,6 +99,15 @@ race_write_stage(struct race_write *w, struct far_task *t)
 	return 0;
 }
 
+/* Every way back to the start counts: remote bytes that lie cannot keep an operation going for ever. */
+static int
+race_again(struct race_write *w, struct far_task *t)
+{
+	int err = backoff_wait(t, &w->backoff);
+
+	return err ? err : RACE_AGAIN;
+}
+
 /* Round trip 1 of every write: after it `view` holds current slots, none frozen. */
 static int
 race_write_lookup(struct race_write *w, struct far_task *t)
@@ -112,7 +121,7 @@ race_write_lookup(struct race_write *w, struct far_task *t)
 	w->written = true;
 	if (race_view_frozen(&w->view)) {
 		err = race_wait_split(w->r, t, &w->view);
-		return err ? err : RACE_AGAIN;
+		return err ? err : race_again(w, t);
 	}
 	return RACE_DONE;
 }
@@ -154,14 +163,6 @@ race_write_seek(struct race_write *w, struct far_task *t, struct race_match **hi
 		return err;
 	race_view_match(&w->view, false, &w->matches);
 	return race_write_find(w, t, &w->matches, hit);
-}
-
-static int
-race_again(struct race_write *w, struct far_task *t)
-{
-	int err = backoff_wait(t, &w->backoff);
-
-	return err ? err : RACE_AGAIN;
 }
 
 /* Swings the key's slot from the block found to `desired`; the old block goes to grace. The linearization point. */
@@ -253,7 +254,7 @@ race_insert(struct race_write *w, struct far_task *t)
 
 	if (!race_view_empty(&w->view, &slot)) {
 		err = race_split(w->r, t, &w->view);
-		return err ? err : RACE_AGAIN;
+		return err ? err : race_again(w, t);
 	}
 	/* 2. Claim the slot, and read all candidates again: in this order (G3). */
 	tentative = race_write_slot(w) | RACE_TENTATIVE;

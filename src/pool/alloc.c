@@ -273,14 +273,21 @@ alloc_grant_is_sane(const struct pool *p, const struct pool_heap *h, const struc
 	return true;
 }
 
+/* A fresh chunk: all its blocks are free. */
 static void
 alloc_fill(struct pool *p, struct pool_chunk *c)
 {
-	for (uint32_t i = 0; i < c->blocks_n; i++) {
-		c->words[i / 64].idle |= (uint64_t)1 << i % 64;
-		pool_chunk_free(p, c, i);
+	for (uint32_t w = 0; w < (c->blocks_n + 63) / 64; w++) {
+		uint32_t n = (uint32_t)far_min(64, c->blocks_n - w * 64);
+
+		c->words[w].free = c->words[w].idle = UINT64_MAX >> (64 - n);
 	}
-	c->idle_n = c->blocks_n;
+	c->free_n = c->idle_n = c->blocks_n;
+	c->hint = 0;
+	c->heap->free_n += c->blocks_n;
+	c->heap->whole_n++;
+	p->gains += c->blocks_n;
+	pool_chunk_offer(c);
 }
 
 int

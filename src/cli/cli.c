@@ -52,10 +52,10 @@ cli_code_parse(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case 'x':
-		*code = BYTES_HEX;
-		return 0;
 	case 'b':
-		*code = BYTES_BASE64;
+		if (*code != BYTES_RAW && *code != (key == 'x' ? BYTES_HEX : BYTES_BASE64))
+			argp_error(state, "--hex and --base64 exclude each other");
+		*code = key == 'x' ? BYTES_HEX : BYTES_BASE64;
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -63,6 +63,15 @@ cli_code_parse(int key, char *arg, struct argp_state *state)
 }
 
 const struct argp cli_code_argp = { .options = cli_code_options, .parser = cli_code_parse };
+
+/* What the command takes, as its help says it. argp puts a root of its own above the command's. */
+static const char *
+cli_args_doc(const struct argp *root)
+{
+	if (!root->args_doc && root->children && root->children->argp)
+		root = root->children->argp;
+	return root->args_doc ? root->args_doc : "more";
+}
 
 error_t
 cli_parse_args(int key, struct argp_state *state, struct cli_args *args)
@@ -76,7 +85,8 @@ cli_parse_args(int key, struct argp_state *state, struct cli_args *args)
 		return 0;
 	case ARGP_KEY_END:
 		if (args->n < args->min)
-			argp_error(state, "an argument is missing");
+			argp_error(state, "an argument is missing; expected %s",
+				   cli_args_doc(state->root_argp));
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -105,12 +115,18 @@ cli_read_bytes(const struct cli_common *c, const char *what, const char *arg, en
 	       size_t max, struct bytes *out)
 {
 	struct bytes text = { .len = 0 };
+	bool from_stdin = strcmp(arg, "-") == 0;
+	int result = CLI_OK, err;
+
+	if (from_stdin && feof(stdin)) {
+		cli_error(c, "only one argument can be -: there is nothing left for the %s", what);
+		return CLI_USAGE;
+	}
 	/* Room for the text of `max` bytes, in whatever code, with a newline. */
-	int result = strcmp(arg, "-") == 0
-			     ? cli_read_stdin(c, code == BYTES_RAW ? max : 2 * max + 1, &text)
-		     : bytes_add(&text, arg, strlen(arg)) ? cli_error(c, "out of memory")
-							  : CLI_OK;
-	int err;
+	if (from_stdin)
+		result = cli_read_stdin(c, code == BYTES_RAW ? max : 2 * max + 1, &text);
+	else if (bytes_add(&text, arg, strlen(arg)) != 0)
+		result = cli_error(c, "out of memory");
 
 	if (result == CLI_OK) {
 		if (code != BYTES_RAW && text.len > 0 && text.data[text.len - 1] == '\n')

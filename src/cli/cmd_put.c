@@ -22,6 +22,15 @@ static const struct argp_option put_options[] = {
 	{ 0 },
 };
 
+/* One condition at most. */
+static void
+put_take_kind(struct put *p, struct argp_state *state, enum far_request_kind kind)
+{
+	if (p->request.kind != FAR_PUT && p->request.kind != kind)
+		argp_error(state, "--insert, --update and --if-version exclude each other");
+	p->request.kind = kind;
+}
+
 static error_t
 put_parse(int key, char *arg, struct argp_state *state)
 {
@@ -34,13 +43,13 @@ put_parse(int key, char *arg, struct argp_state *state)
 		state->child_inputs[1] = &p->code;
 		return 0;
 	case 'i':
-		p->request.kind = FAR_INSERT;
+		put_take_kind(p, state, FAR_INSERT);
 		return 0;
 	case 'u':
-		p->request.kind = FAR_UPDATE;
+		put_take_kind(p, state, FAR_UPDATE);
 		return 0;
 	case 'V':
-		p->request.kind = FAR_UPDATE_IF;
+		put_take_kind(p, state, FAR_UPDATE_IF);
 		p->request.version = strtoull(arg, &end, 10);
 		if (*arg < '0' || *arg > '9' || *end != '\0')
 			argp_error(state, "--if-version: '%s' is no version", arg);

@@ -63,7 +63,7 @@ runs 0 --version && grep -q '^farside [0-9]' out; ok "version"
 runs 2; ok "no command is wrong usage"
 runs 2 gte && grep -q "did you mean 'get'" err; ok "mistyped command gets a suggestion"
 runs 2 frobnicate && grep -q "farside --help" err; ok "unknown command points to the help"
-runs 2 get t; ok "missing argument is wrong usage"
+runs 2 get t && grep -q 'missing; expected TABLE KEY$' err; ok "missing argument is wrong usage"
 runs 2 get t k k; ok "surplus argument is wrong usage"
 runs 2 get --nonsense t k; ok "unknown option is wrong usage"
 (unset FARSIDE_POOL; runs 2 ls && grep -q -e '--pool shm:PATH' err); ok "no pool is wrong usage"
@@ -88,6 +88,9 @@ runs 0 get t k --json && version=$(sed 's/.*"version":"\([0-9]*\)".*/\1/' out) &
 	runs 0 put t k newer --if-version "$version" && runs 3 put t k x --if-version "$version" &&
 	grep -q 'version is not' err; ok "put --if-version"
 runs 0 put t --hex 00ff '' && runs 0 get t --base64 AP8= --json && grep -q '"key64":"AP8=","value":""' out; ok "any bytes as key, empty value"
+runs 2 put t k v --insert --update && grep -q 'exclude each other' err; ok "put under two conditions"
+runs 2 get t 00 --hex --base64 && grep -q 'exclude each other' err; ok "two codes at once"
+echo k | "$farside" put t - - >out 2>err; [ $? = 2 ] && grep -q 'only one argument can be -' err; ok "standard input for two arguments"
 runs 2 put t --hex 0g 00 && grep -q 'the key is not hexadecimal' err; ok "malformed hexadecimal"
 head -c 100000 /dev/urandom >blob
 "$farside" put t blob - <blob && "$farside" get t blob >back && cmp -s blob back; ok "value from standard input, byte for byte"

@@ -95,6 +95,7 @@ struct bench_args {
 	struct cli_common common;
 	struct bench_opts opts;
 	const char *workload, *distribution, *plot;
+	const char *own_pool; /* an option that was given and needs a pool of our own; or NULL */
 	double theta;
 	uint64_t keys, ops, key_len, value_len, threads, clients, depth, nodes, size;
 };
@@ -130,6 +131,8 @@ bench_parse_number(struct bench_args *a, int key, const char *arg, struct argp_s
 		return true;
 	case BENCH_OPTION_OPS:
 		bench_number(state, "ops", arg, (uint64_t)1 << 40, &a->ops);
+		if (a->ops == 0)
+			argp_error(state, "--ops: at least 1");
 		return true;
 	case BENCH_OPTION_KEY_SIZE:
 		bench_number(state, "key-size", arg, FAR_KEY_MAX, &a->key_len);
@@ -147,9 +150,11 @@ bench_parse_number(struct bench_args *a, int key, const char *arg, struct argp_s
 		bench_number(state, "depth", arg, 4096, &a->depth);
 		return true;
 	case BENCH_OPTION_NODES:
+		a->own_pool = "--nodes";
 		bench_number(state, "nodes", arg, FAR_NODES_MAX, &a->nodes);
 		return true;
 	case BENCH_OPTION_SIZE:
+		a->own_pool = "--size";
 		bench_number(state, "size", arg, (uint64_t)1 << 46, &a->size);
 		return true;
 	case BENCH_OPTION_SEED:
@@ -222,7 +227,7 @@ static const struct argp bench_argp = {
 	.options = bench_options,
 	.parser = bench_parse,
 	.doc = "Runs a workload and measures time, round trips, verbs and bytes of every operation.\v"
-	       "Without --pool it starts memory nodes of its own, so it works anywhere:\n\n"
+	       "Without --pool and FARSIDE_POOL it starts memory nodes of its own, so it works anywhere:\n\n"
 	       "  farside bench --workload A --keys 1m --threads 2\n\n"
 	       "Numbers may end in k, m or g (powers of 1024). Times include making the operation, some 30 ns. "
 	       "Bytes are those of RoCEv2 frames. Interrupted, it reports what was done until then.",
@@ -405,6 +410,12 @@ cmd_bench(int argc, char **argv)
 	argp_parse(&bench_argp, argc, argv, 0, NULL, &a);
 	if ((code = bench_spec(&a)) != CLI_OK)
 		return code;
+	if (a.common.pool && a.own_pool) {
+		cli_error(&a.common,
+			  "%s is for a pool of its own, but --pool or FARSIDE_POOL names '%s'",
+			  a.own_pool, a.common.pool);
+		return CLI_USAGE;
+	}
 	a.opts.pool = a.common.pool;
 	code = a.common.pool ? bench_on(&a, a.common.pool) : bench_embedded(&a);
 	return cli_finish(&a.common, code);

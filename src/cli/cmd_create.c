@@ -11,7 +11,7 @@ struct create {
 
 static const struct argp_option create_options[] = {
 	{ "design", 'd', "NAME", 0, "Index design (default: race)", 0 },
-	{ "groups", 'g', "N", 0, "Bucket groups of one subtable", 0 },
+	{ "groups", 'g', "N", 0, "Bucket groups of one subtable (race: 1 to 4096)", 0 },
 	{ "if-missing", 'i', NULL, 0, "A table that exists already is no error", 0 },
 	{ 0 },
 };

@@ -102,11 +102,12 @@ record_json_read(struct record_source *r, struct far_bytes *line, json_t **objec
 	r->line = input_line_number(r->in);
 	*object = json_loadb(line->data, line->len, RECORD_JSON_FLAGS, &why);
 	if (!*object)
-		return record_fail(r, -FAR_ESYNTAX, r->line, "not JSON: %.200s (column %d)",
-				   why.text, why.column);
+		return record_fail(r, -FAR_ESYNTAX, r->line,
+				   "not JSON: %.200s (byte %d; a line holds one whole object)",
+				   why.text, why.position);
 	if (!json_is_object(*object)) {
 		json_decref(*object);
-		return record_fail(r, -FAR_ESYNTAX, r->line, "not a JSON object");
+		return record_fail(r, -FAR_ESYNTAX, r->line, "not a JSON object: a line holds one");
 	}
 	return 1;
 }

@@ -83,6 +83,9 @@ far_table_create(struct far *f, const char *name, const struct far_table_opts *o
 				design ? design : "");
 	else
 		err = store_table_run(&c, store_create_fiber);
+	if (err == -FAR_EINVAL && c.ops && opts && opts->groups)
+		err = store_say(f, err, "design '%.40s': no subtables of %u groups", c.ops->name,
+				opts->groups);
 	return store_leave(f, err);
 }
 

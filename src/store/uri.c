@@ -72,7 +72,8 @@ store_uri_explain(const char *uri, int err, char *text)
 
 		if (own) {
 			snprintf(text, FAR_ERRMSG_MAX, "memory node %u at '%.*s': %s", node,
-				 (int)far_min(len, 120), at, far_strerror(own));
+				 (int)far_min(len, 120), at,
+				 own == -FAR_ENODE ? "nobody serves it" : far_strerror(own));
 			return;
 		}
 		at += len;
@@ -80,10 +81,10 @@ store_uri_explain(const char *uri, int err, char *text)
 			break;
 	}
 	if (err == -FAR_EINVAL)
-		snprintf(
-			text, FAR_ERRMSG_MAX,
-			"pool '%.120s': its nodes belong to another pool or stand in another order",
-			uri);
+		snprintf(text, FAR_ERRMSG_MAX,
+			 "pool '%.120s': its nodes belong to another pool or stand in another order, "
+			 "or the first one came back empty",
+			 uri);
 	else if (err == -FAR_ENODE)
 		/* All answer: one of them is not what it was. */
 		snprintf(text, FAR_ERRMSG_MAX,

@@ -68,7 +68,7 @@ runs 2 get t k k; ok "surplus argument is wrong usage"
 runs 2 get --nonsense t k; ok "unknown option is wrong usage"
 (unset FARSIDE_POOL; runs 2 ls && grep -q -e '--pool shm:PATH' err); ok "no pool is wrong usage"
 runs 2 ls --pool nonsense && grep -q 'expected shm:PATH' err; ok "malformed URI says what is expected"
-runs 3 ls --pool "shm:$dir/none" && grep -q "^farside: ls: memory node 0 at '$dir/none'" err; ok "node that is not there is named"
+runs 3 ls --pool "shm:$dir/none" && grep -q "^farside: ls: memory node 0 at '$dir/none': nobody serves it" err; ok "node that is not there is named"
 
 # Tables and keys ---------------------------------------------------------------------------------------------
 
@@ -77,6 +77,7 @@ runs 3 create t && grep -q "^farside: create: table 't': exists already" err; ok
 runs 0 create t --if-missing; ok "create if missing"
 runs 3 create 'a b' && grep -q 'a name has' err; ok "bad name"
 runs 3 create u --design nosuch && grep -q "design 'nosuch'" err; ok "bad design"
+runs 3 create u --groups 5000 && grep -q "design 'race': no subtables of 5000 groups" err; ok "too many groups"
 runs 0 ls && grep -q '^t  *race$' out; ok "ls"
 runs 0 ls --json && [ "$(cat out)" = '[{"name": "t", "design": "race"}]' ]; ok "ls as JSON"
 runs 1 get none k && grep -q "^farside: get: table 'none': not found" err; ok "missing table"
@@ -121,6 +122,8 @@ runs 3 load s bad.csv --key id && grep -q '^farside: load: bad.csv:3: 1 column w
 runs 0 load s bad.csv --key id --skip-bad && grep -q '2 rows.*1 bad' out && grep -q 'skipped: bad.csv:3' err; ok "load --skip-bad counts it"
 printf '{"id":1}\n{"id":\n' >bad.json
 runs 3 load s bad.json --key id && grep -q 'bad.json:2: not JSON' err; ok "malformed JSON names the line"
+printf '[{"id":1}]\n' >array.json
+runs 3 load s array.json --key id && grep -q 'array.json:1: not a JSON object: a line holds one' err; ok "a JSON array says what is expected"
 runs 2 load s a.csv --key nope && grep -q "no column 'nope'" err; ok "missing column"
 runs 3 load s none.csv --key id && grep -q '^farside: load: none.csv: No such file' err; ok "missing file"
 runs 1 load nosuch a.csv --key id; ok "missing table of a load"

@@ -41,6 +41,14 @@ _farside()
 		COMPREPLY=($(compgen -W "zipfian scrambled latest uniform" -- "$current"))
 		return
 		;;
+	--format)
+		COMPREPLY=($(compgen -W "auto csv tsv ini json dump" -- "$current"))
+		return
+		;;
+	--design)
+		COMPREPLY=($(compgen -W "race" -- "$current"))
+		return
+		;;
 	--pool | --plot | -o | --output)
 		COMPREPLY=($(compgen -f -- "$current"))
 		return

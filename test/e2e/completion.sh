@@ -32,6 +32,7 @@ offers()
 offers test_completion_first_word_is_a_command load l
 offers test_completion_help_takes_a_command scan help s
 offers test_completion_dash_gives_options --create load --c
+offers test_completion_format_gives_formats tsv load t --format t
 offers test_completion_workload_gives_names F bench --workload ""
 
 "$farside" node "shm:$dir/n0" --size 64m >"$dir/out" 2>&1 &

@@ -45,7 +45,12 @@ tidy:
 	@script/deps lint
 	@script/tidy
 
-install: all
+# A prefix that was asked for wins over the one that the folder was set up with.
+install: $(BUILD)/build.ninja
+ifneq ($(origin PREFIX),file)
+	meson configure $(BUILD) --prefix=$(PREFIX)
+endif
+	@$(MAKE) --no-print-directory all
 	meson install -C $(BUILD) --no-rebuild
 
 clean:

@@ -44,7 +44,8 @@ struct far_index_ops {
 	 * pool_enter(). -FAR_ENOMEM. */
 	int (*create)(struct pool_table *pt, struct far_task *t, const struct far_index_opts *opts,
 		      struct far_addr *head);
-	/* Opens the table at pt->head. `pt` outlives the index. On error *out is untouched. */
+	/* Opens the table at pt->head. `pt` outlives the index. On error *out is untouched. Inside pool_enter(), which
+	 * the caller leaves after it set pt->ops and pt->index: what is cached here is valid until then (M2). */
 	int (*open)(struct pool_table *pt, struct far_task *t, const struct far_index_opts *opts,
 		    struct far_index **out);
 	/* Frees the client's state; no operation is running. NULL is fine. */

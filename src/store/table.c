@@ -89,11 +89,29 @@ far_table_create(struct far *f, const char *name, const struct far_table_opts *o
 	return store_leave(f, err);
 }
 
+/* Inside brackets: what the index caches while it is opened must not be reused before refresh() knows of it (M2). */
+static int
+store_open_index(struct far_table *t, struct far_task *task, const struct far_index_opts *opts)
+{
+	int err = pool_enter(t->pt->pool, task);
+
+	if (err)
+		return err;
+	err = t->ops->open(t->pt, task, opts, &t->index);
+	if (!err) {
+		t->pt->ops = t->ops;
+		t->pt->index = t->index;
+	}
+	/* A session that was revoked meanwhile tells so at the next operation. */
+	(void)pool_leave(t->pt->pool, task);
+	return err;
+}
+
 static void
 store_open_index_fiber(struct far_task *task, void *arg)
 {
 	struct store_table_call *c = arg;
-	struct far_index_opts opts = { .no_backoff = c->f->no_backoff };
+	const struct far_index_opts opts = { .no_backoff = c->f->no_backoff };
 	struct far_table *t = c->t;
 
 	c->result = pool_table_open(c->f->pool, task, c->name, &t->pt);
@@ -105,14 +123,10 @@ store_open_index_fiber(struct far_task *task, void *arg)
 				      "table '%.63s' has design '%.15s', which is not known here",
 				      c->name, t->pt->design);
 	} else {
-		c->result = t->ops->open(t->pt, task, &opts, &t->index);
+		c->result = store_open_index(t, task, &opts);
 	}
-	if (c->result) {
+	if (c->result)
 		(void)pool_table_close(t->pt, task);
-		return;
-	}
-	t->pt->ops = t->ops;
-	t->pt->index = t->index;
 }
 
 int

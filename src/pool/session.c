@@ -376,7 +376,7 @@ pool_form(struct pool *p, struct far_task *t)
 		if (i)
 			continue;
 		/* The home node has an id now: ours or that of another first client. */
-		if (!pool_is_formed(home) && (err = pool_super_read(p, t)) != 0)
+		if (!pool_is_formed(home) && (err = pool_super_check_all(p, t)) != 0)
 			return err;
 		req.pool_id[0] = home->pool_id[0];
 		req.pool_id[1] = home->pool_id[1];
@@ -392,14 +392,11 @@ pool_meet_nodes(struct pool *p, struct far_task *t)
 
 	for (int i = 0; i < SESSION_FORM_TRIES; i++) {
 		/* A sum that does not match may be one that is being written: another client forms the pool. */
-		if ((err = pool_super_check_all(p, t)) == -FAR_ECORRUPT) {
-			far_sleep(t, (uint64_t)1000 << i);
-			continue;
-		}
-		if (err || (err = pool_form(p, t)) != 0)
-			return err;
-		if ((err = pool_super_check_all(p, t)) != -FAR_ECORRUPT)
+		if ((err = pool_super_check_all(p, t)) == 0 && (err = pool_form(p, t)) == 0)
+			err = pool_super_check_all(p, t);
+		if (err != -FAR_ECORRUPT)
 			break;
+		far_sleep(t, (uint64_t)1000 << i);
 	}
 	for (unsigned i = 0; i < p->nodes_n && !err; i++) {
 		const struct pool_super *s = &p->places[i].super, *home = &p->places[0].super;

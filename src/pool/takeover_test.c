@@ -77,6 +77,25 @@ test_paused_session_finds_itself_fenced(void)
 	rig_close(&r);
 }
 
+/* Several first clients form the pool at once, and READ superblocks that are being written. */
+static void
+test_first_clients_that_come_together_form_one_pool(void)
+{
+	for (uint64_t seed = 1; seed <= 30; seed++) {
+		struct rig_call c[4];
+		struct rig r;
+
+		rig_open(&r, 2, 4 << 20, seed);
+		for (unsigned i = 0; i < 4; i++) {
+			c[i] = (struct rig_call){ &r, rig_join, i };
+			REQUIRE(far_sim_connect(r.sim, r.loop, NULL, &r.fabric[i]) == 0);
+			REQUIRE(far_loop_spawn(r.loop, r.fabric[i], rig_fiber, &c[i], 0) == 0);
+		}
+		far_loop_run(r.loop);
+		rig_close(&r);
+	}
+}
+
 static void
 open_must_fail(struct rig *r, struct far_task *t, unsigned client)
 {
@@ -405,7 +424,8 @@ test_session_that_ends_amid_scavenging_leaves_dirty_orphans(void)
 	rig_close(&r);
 }
 
-TEST_MAIN(TEST(test_silent_session_is_gone_only_after_its_lease_and_fence),
+TEST_MAIN(TEST(test_first_clients_that_come_together_form_one_pool),
+	  TEST(test_silent_session_is_gone_only_after_its_lease_and_fence),
 	  TEST(test_paused_session_finds_itself_fenced),
 	  TEST(test_open_of_a_broken_superblock_fails_cleanly),
 	  TEST(test_home_node_that_comes_back_empty_ends_the_session),

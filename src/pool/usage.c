@@ -9,7 +9,10 @@
 
 #include "pool/client.h"
 
-enum { USAGE_PAGES = 4096 }; /* page words READ at once */
+enum {
+	USAGE_PAGES = 4096,     /* page words READ at once */
+	USAGE_IDLE_ROUNDS = 64, /* of maintenance that bring a repair no further */
+};
 
 /* Free memory ----------------------------------------------------------------------------------------------- */
 
@@ -267,22 +270,15 @@ pool_adopt(struct pool_table *pt, struct far_task *t)
 	return err;
 }
 
-int
-pool_table_adopt_orphans(struct pool_table *pt, struct far_task *t)
+/* Runs maintenance until no chunk of the table is left to be looked through. Yields. */
+static int
+usage_finish_scavenging(struct pool_table *pt, struct far_task *t)
 {
 	struct pool *p = pt->pool;
-	struct far_count *before = far_account(t, &p->background);
 	uint64_t start = far_now(t), done = 0, wait_ns = p->hurry_ns;
-	int adopted, err = 0;
+	int err = 0, idle = 0;
 
-	/* Clean orphans may hold blocks that a dead client had unlinked and not told: look through them, too. */
-	if (pt->arena)
-		pt->arena->audit = true;
-	adopted = pool_adopt(pt, t);
-	if (pt->arena)
-		pt->arena->audit = false;
-
-	while (adopted >= 0 && !err && pool_scavenges_of(pt, &done) && pt->ops && !pt->gone) {
+	while (!err && pool_scavenges_of(pt, &done) && pt->ops && !pt->gone) {
 		uint64_t seen = done;
 
 		p->hurry = true;
@@ -291,14 +287,33 @@ pool_table_adopt_orphans(struct pool_table *pt, struct far_task *t)
 		if (done != seen) {
 			start = far_now(t);
 			wait_ns = p->hurry_ns;
+			idle = 0;
 			continue;
 		}
-		/* Grace depends on the other sessions: one that is silent is fenced within a lease. */
-		if (far_now(t) - start > 4 * p->lease_ns)
+		/* Grace depends on the other sessions: one that is silent is fenced within a lease. On a slow
+		 * fabric that takes some rounds more. */
+		if (++idle > USAGE_IDLE_ROUNDS && far_now(t) - start > 4 * p->lease_ns)
 			err = -FAR_ETIMEOUT;
 		far_sleep(t, wait_ns);
 		wait_ns = far_min(2 * wait_ns, p->tick_ns);
 	}
+	return err;
+}
+
+int
+pool_table_adopt_orphans(struct pool_table *pt, struct far_task *t)
+{
+	struct far_count *before = far_account(t, &pt->pool->background);
+	int adopted, err = 0;
+
+	/* Clean orphans may hold blocks that a dead client had unlinked and not told: look through them, too. */
+	if (pt->arena)
+		pt->arena->audit = true;
+	adopted = pool_adopt(pt, t);
+	if (pt->arena)
+		pt->arena->audit = false;
+	if (adopted >= 0)
+		err = usage_finish_scavenging(pt, t);
 	far_account(t, before);
 	return err ? err : adopted;
 }

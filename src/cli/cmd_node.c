@@ -16,7 +16,8 @@ struct node_args {
 
 static const struct argp_option node_options[] = {
 	{ "size", 's', "BYTES", 0,
-	  "Size of the region, at least 320k; k, m, g are powers of 1024. Not needed for a FILE that exists", 0 },
+	  "Size of the region, at least 320k; k, m, g are powers of 1024. Not needed for a FILE that exists",
+	  0 },
 	{ "file", 'f', "FILE", 0,
 	  "Keep the region in FILE (mode 0600), over restarts too; without it the region is in memory "
 	  "and ends with the node",

@@ -79,7 +79,8 @@ shm_region_format(struct shm_region *r, const struct node_env *env, struct shm_w
 {
 	if (node_format(r->base, r->len, env) == 0)
 		return 0;
-	return shm_why(why, -FAR_EINVAL, "%llu bytes are too few or too many for a region (at least 320k)",
+	return shm_why(why, -FAR_EINVAL,
+		       "%llu bytes are too few or too many for a region (at least 320k)",
 		       (unsigned long long)r->len);
 }
 

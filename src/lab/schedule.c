@@ -30,6 +30,7 @@ enum {
 	SCHEDULE_OPS_ALL = 256,
 	SCHEDULE_REGION = (8 << 20) - (64 << 10), /* below 8 MiB, nodes keep small tables */
 	SCHEDULE_STEPS_MAX = 3000000,
+	SCHEDULE_LEASE_MIN = 500000, /* ns */
 	SCHEDULE_TRIES = 50,
 };
 
@@ -170,9 +171,10 @@ schedule_draw_times(struct schedule *s, struct schedule_config *c)
 	c->victim = -1;
 	if (!(s->flags & SCHEDULE_TICKS) || schedule_one_in(s, 3))
 		return;
-	/* Where chains are long or starve, even a live client may miss such a lease. */
+	/* Never shorter than a round of maintenance of all clients takes; where chains starve, even a live client may
+	 * miss such a lease. */
 	c->tick_ns = (uint64_t)10000 << schedule_below(s, 5);
-	c->lease_ns = c->tick_ns * schedule_between(s, 8, 30);
+	c->lease_ns = SCHEDULE_LEASE_MIN + c->tick_ns * schedule_between(s, 8, 30);
 	if (schedule_one_in(s, 2))
 		c->pace_ns = c->tick_ns;
 }

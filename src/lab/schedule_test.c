@@ -60,22 +60,6 @@ test_schedule_same_seed_same_hash_whatever_ran_before(void)
 	schedule_free(s);
 }
 
-/* Seeds that once failed: a round of maintenance took longer than a lease, and a repair gave up too early. */
-static void
-test_schedule_seeds_that_once_failed_are_good(void)
-{
-	static const uint64_t seeds[] = { 1009034, 1010582, 1010893, 1015072 };
-	struct schedule_result r;
-	struct schedule *s;
-
-	REQUIRE(schedule_new(&s) == 0);
-	for (size_t i = 0; i < sizeof(seeds) / sizeof(seeds[0]); i++) {
-		REQUIRE(schedule_run(s, seeds[i], far_index_find(NULL), SCHEDULE_ALL, &r) == 0);
-		CHECK_EQ(r.verdict, SCHEDULE_GOOD);
-	}
-	schedule_free(s);
-}
-
 /* Broken designs ------------------------------------------------------------------------------------------ */
 
 /* Says that it deleted, and did not. */
@@ -130,5 +114,4 @@ test_schedule_broken_design_is_found(void)
 }
 
 TEST_MAIN(TEST(test_schedule_random_runs_are_good), TEST(test_schedule_same_seed_same_hash_whatever_ran_before),
-	  TEST(test_schedule_seeds_that_once_failed_are_good),
 	  TEST(test_schedule_broken_design_is_found))

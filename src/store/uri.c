@@ -81,10 +81,11 @@ store_uri_explain(const char *uri, int err, char *text)
 			break;
 	}
 	if (err == -FAR_EINVAL)
-		snprintf(text, FAR_ERRMSG_MAX,
-			 "pool '%.120s': its nodes belong to another pool or stand in another order, "
-			 "or the first one came back empty",
-			 uri);
+		snprintf(
+			text, FAR_ERRMSG_MAX,
+			"pool '%.120s': its nodes belong to another pool or stand in another order, "
+			"or the first one came back empty",
+			uri);
 	else if (err == -FAR_ENODE)
 		/* All answer: one of them is not what it was. */
 		snprintf(text, FAR_ERRMSG_MAX,

@@ -288,8 +288,14 @@ pool_gone(struct pool *p, struct far_task *t, uint64_t serial)
 static int
 pool_super_read(struct pool *p, struct far_task *t)
 {
-	for (unsigned i = 0; i < p->nodes_n; i++)
+	int err;
+
+	/* The home node last, since it is formed first: beside a node that knows the pool, it does, too. */
+	for (unsigned i = 1; i < p->nodes_n; i++)
 		far_read(t, far_addr_make(i, 0), &p->places[i].super, sizeof(p->places[i].super));
+	if ((err = far_wait(t)) != 0)
+		return err;
+	far_read(t, far_addr_make(0, 0), &p->places[0].super, sizeof(p->places[0].super));
 	return far_wait(t);
 }
 

@@ -81,11 +81,12 @@ test_paused_session_finds_itself_fenced(void)
 static void
 test_first_clients_that_come_together_form_one_pool(void)
 {
-	for (uint64_t seed = 1; seed <= 30; seed++) {
+	for (uint64_t seed = 1; seed <= 100; seed++) {
 		struct rig_call c[4];
 		struct rig r;
 
 		rig_open(&r, 2, 4 << 20, seed);
+		far_sim_set_policy(r.sim, &(struct far_sim_policy){ .keep = seed % 4 * 2, .weak = seed % 2 });
 		for (unsigned i = 0; i < 4; i++) {
 			c[i] = (struct rig_call){ &r, rig_join, i };
 			REQUIRE(far_sim_connect(r.sim, r.loop, NULL, &r.fabric[i]) == 0);

@@ -566,6 +566,38 @@ test_versions_never_repeat(void)
 	rig_close(&r);
 }
 
+/* Fills part of node 0: whoever comes later must see it without waiting for a tick. */
+static void
+fill_first_node(struct rig *r, struct far_task *t, unsigned client)
+{
+	struct far_addr at;
+
+	for (int i = 0; i < 8; i++)
+		REQUIRE(rig_alloc_on(tables[client], t, 0, pool_class_of(256 << 10), &at) == 0);
+}
+
+static void
+expect_second_node(struct rig *r, struct far_task *t, unsigned client)
+{
+	rig_join(r, t, client);
+	REQUIRE(r->pool[client]);
+	CHECK_EQ(pool_pick_node(r->pool[client]), 1);
+	rig_leave(r, t, client);
+}
+
+static void
+test_new_client_picks_the_node_with_more_room(void)
+{
+	struct rig r;
+
+	rig_open(&r, 2, 16 << 20, 14);
+	rig_run(&r, 0, rig_make_table);
+	rig_run(&r, 0, fill_first_node);
+	rig_run(&r, 1, expect_second_node);
+	rig_run(&r, 0, rig_close_table);
+	rig_close(&r);
+}
+
 TEST_MAIN(TEST(test_pool_open_and_close_leaves_clean_nodes),
 	  TEST(test_alloc_of_all_classes_is_exact_and_comes_back),
 	  TEST(test_retire_of_another_clients_blocks_gives_them_back_to_it),
@@ -579,4 +611,5 @@ TEST_MAIN(TEST(test_pool_open_and_close_leaves_clean_nodes),
 	  TEST(test_alloc_on_a_full_node_takes_over_what_the_dead_left),
 	  TEST(test_drop_with_users_elsewhere_frees_all_and_they_notice),
 	  TEST(test_table_names_are_checked_and_given_back),
-	  TEST(test_versions_never_repeat))
+	  TEST(test_versions_never_repeat),
+	  TEST(test_new_client_picks_the_node_with_more_room))

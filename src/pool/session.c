@@ -505,6 +505,9 @@ pool_open(struct far_task *t, const struct pool_opts *opts, struct pool **out)
 		err = pool_meet_nodes(p, t);
 	if (!err)
 		err = pool_alloc_local(p);
+	/* A first look at what is free, before the lease runs: many a client makes a table and leaves. */
+	if (!err)
+		err = pool_walk_pages(p, t);
 	if (!err)
 		err = pool_join_nodes(p, t);
 	if (!err) {

@@ -20,7 +20,7 @@ static int
 usage_walk_node(struct pool *p, struct far_task *t, unsigned node, uint64_t *words)
 {
 	struct pool_place *place = &p->places[node];
-	uint64_t n = far_min(USAGE_PAGES, place->super.pages_n - place->walk_page);
+	uint64_t n = far_min(USAGE_PAGES, place->super.pages_n - place->walk_page), used = 0;
 	int err;
 
 	far_read(t, far_addr_make(node, place->super.pages_off + place->walk_page * 8), words,
@@ -28,8 +28,12 @@ usage_walk_node(struct pool *p, struct far_task *t, unsigned node, uint64_t *wor
 	if ((err = far_wait(t)) != 0)
 		return err;
 	for (uint64_t i = 0; i < n; i++)
-		place->walk_free += pool_page_unpack(words[i]).kind == POOL_PAGE_FREE;
+		used += pool_page_unpack(words[i]).kind != POOL_PAGE_FREE;
+	place->walk_free += n - used;
 	place->walk_page += n;
+	/* Until the first walk is over, what it has not seen counts as free. */
+	if (!(p->walked & (uint32_t)1 << node))
+		place->free_pages -= far_min(used, place->free_pages);
 	if (place->walk_page == place->super.pages_n) {
 		place->free_pages = place->walk_free;
 		place->walk_page = place->walk_free = 0;

@@ -3,38 +3,12 @@
 # bench.sh PROGRAM -- `farside bench` on pools of its own: exact counts, every workload, interrupts, refusals.
 # Prints one TAP line per case.
 
-farside=$(realpath "$1")
-dir=$(mktemp -d /tmp/farside-bench-XXXXXX) || exit 1
-at=0
-failed=0
-export LC_ALL=C TMPDIR="$dir/tmp"
+. "$(dirname "$0")/tap.sh"
+export TMPDIR="$dir/tmp"
 unset FARSIDE_POOL
 mkdir "$TMPDIR"
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
-
-# ok NAME: the status of the command before it
-ok() {
-	status=$?
-	at=$((at + 1))
-	if [ $status = 0 ]; then
-		echo "ok $at $1"
-	else
-		echo "not ok $at $1"
-		sed 's/^/# /' err out 2>/dev/null | head -20
-		failed=1
-	fi
-}
-
-# runs EXPECTED ARGUMENT...: farside bench exits with that; its output lies in out and err
-runs() {
-	want=$1
-	shift
-	"$farside" bench "$@" >out 2>err
-	code=$?
-	[ $code = "$want" ] || echo "# farside bench $*: exit $code, not $want" >>err
-	[ $code = "$want" ]
-}
 
 # kind NAME MEMBER: a number of one kind of operation in the JSON
 kind() {
@@ -49,34 +23,34 @@ member() {
 # Counts of operations that meet nobody: small values, so that false fingerprint hits are all that can add.
 counts="--keys 2000 --ops 2000 --depth 1 --json --verify --value-size 8"
 
-runs 0 --workload C --distribution uniform $counts && [ "$(kind get_hit n)" = 2000 ] &&
+runs 0 bench --workload C --distribution uniform $counts && [ "$(kind get_hit n)" = 2000 ] &&
 	[ "$(kind get_hit round_trips | cut -c1)" = 2 ] && [ "$(kind get_hit cas)" = 0 ]
 ok "a get takes two round trips"
-runs 0 --workload update --distribution uniform $counts && [ "$(kind update round_trips | cut -c1)" = 3 ] &&
+runs 0 bench --workload update --distribution uniform $counts && [ "$(kind update round_trips | cut -c1)" = 3 ] &&
 	[ "$(kind update writes)" = 1 ] && [ "$(kind update cas)" = 1 ]
 ok "an update takes three, one WRITE, one CAS"
-runs 0 --workload negative $counts && [ "$(kind get_miss n)" = 2000 ] &&
+runs 0 bench --workload negative $counts && [ "$(kind get_miss n)" = 2000 ] &&
 	[ "$(kind get_miss round_trips | cut -c1)" = 1 ]
 ok "a miss takes one"
-runs 0 --workload delete $counts && [ "$(kind delete round_trips | cut -c1)" = 3 ] && [ "$(kind delete cas)" = 1 ] &&
+runs 0 bench --workload delete $counts && [ "$(kind delete round_trips | cut -c1)" = 3 ] && [ "$(kind delete cas)" = 1 ] &&
 	grep -q '"table": {"keys": 0,' out
 ok "a delete takes three, and all keys are gone"
 
 for w in A B D F insert; do
-	runs 0 --workload $w --keys 5000 --ops 20000 --threads 2 --verify --json && [ "$(member ops)" = 20000 ] &&
+	runs 0 bench --workload $w --keys 5000 --ops 20000 --threads 2 --verify --json && [ "$(member ops)" = 20000 ] &&
 		[ "$(member failed)" = 0 ]
 	ok "workload $w: two threads, every value is right, check finds nothing"
 done
 
-runs 0 --workload D --keys 5000 --ops 10000 --json &&
+runs 0 bench --workload D --keys 5000 --ops 10000 --json &&
 	[ $((5000 + $(kind insert n))) = "$(grep -o '"table": {"keys": [0-9]*' out | grep -o '[0-9]*$')" ]
 ok "inserts counted are keys in the table"
-runs 0 --workload A --keys 5000 --ops 20000 --clients 2 --nodes 2 --no-backoff --no-credits --shared-qp --verify --json
+runs 0 bench --workload A --keys 5000 --ops 20000 --clients 2 --nodes 2 --no-backoff --no-credits --shared-qp --verify --json
 ok "all switches at once, on two nodes"
-runs 0 --keys 1000 --ops 1000 && grep -q '^get_hit *1,000 ' out && grep -q 'operations/s$' out
+runs 0 bench --keys 1000 --ops 1000 && grep -q '^get_hit *1,000 ' out && grep -q 'operations/s$' out
 ok "a text for people"
 if command -v gnuplot >/dev/null; then
-	runs 0 --keys 1000 --ops 1000 --plot plot.svg && grep -q '<svg' plot.svg
+	runs 0 bench --keys 1000 --ops 1000 --plot plot.svg && grep -q '<svg' plot.svg
 	ok "a plot"
 fi
 
@@ -92,17 +66,16 @@ code=$?
 	! kill -0 $nodes 2>/dev/null
 ok "an interrupt gives a partial report and leaves no node"
 
-runs 2 --workload E; grep -q "not one of A" err; ok "unknown workload"
-runs 2 --theta 1; ok "theta out of range"
-runs 2 --cache 1m && grep -q 'no cache' err; ok "a cache is refused while there is none"
-runs 2 --keys 300 --key-size 2; ok "keys too short for so many"
-runs 2 --threads 0; ok "no threads"
-runs 2 --ops 0; ok "no operations"
-runs 2 --pool "shm:$dir/none" --nodes 2 && grep -q 'a pool of its own' err; ok "nodes to start, and a pool that is there"
-runs 3 --pool "shm:$dir/none"; ok "no such pool"
-runs 3 --design nonsense; ok "no such design"
-runs 3 --keys 1000000 --size 16m && grep -q 'memory' err; ok "nodes too small"
+runs 2 bench --workload E && grep -q "not one of A" err; ok "unknown workload"
+runs 2 bench --theta 1; ok "theta out of range"
+runs 2 bench --cache 1m && grep -q 'no cache' err; ok "a cache is refused while there is none"
+runs 2 bench --keys 300 --key-size 2; ok "keys too short for so many"
+runs 2 bench --threads 0; ok "no threads"
+runs 2 bench --ops 0; ok "no operations"
+runs 2 bench --pool "shm:$dir/none" --nodes 2 && grep -q 'a pool of its own' err; ok "nodes to start, and a pool that is there"
+runs 3 bench --pool "shm:$dir/none"; ok "no such pool"
+runs 3 bench --design nonsense; ok "no such design"
+runs 3 bench --keys 1000000 --size 16m && grep -q 'memory' err; ok "nodes too small"
 [ -z "$(ls -A "$TMPDIR")" ]; ok "no socket is left behind"
 
-echo "1..$at"
-exit $failed
+plan

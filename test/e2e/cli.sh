@@ -3,12 +3,10 @@
 # cli.sh PROGRAM -- the command against a memory node of its own: what it prints, how it fails, what it exits with.
 # Prints one TAP line per case.
 
-farside=$(realpath "$1")
-dir=$(mktemp -d /tmp/farside-cli-XXXXXX) || exit 1
+. "$(dirname "$0")/tap.sh"
 node=
-at=0
-failed=0
-export LC_ALL=C FARSIDE_POOL="shm:$dir/n0"
+mounted=
+export FARSIDE_POOL="shm:$dir/n0"
 
 finish() {
 	[ -z "$node" ] || kill "$node" 2>/dev/null
@@ -28,29 +26,6 @@ start_node() {
 	done
 	cat node.out
 	exit 1
-}
-
-# ok NAME: the status of the command before it
-ok() {
-	status=$?
-	at=$((at + 1))
-	if [ $status = 0 ]; then
-		echo "ok $at $1"
-	else
-		echo "not ok $at $1"
-		sed 's/^/# /' err out 2>/dev/null | head -20
-		failed=1
-	fi
-}
-
-# runs EXPECTED ARGUMENT...: farside exits with that; its output lies in out and err
-runs() {
-	want=$1
-	shift
-	"$farside" "$@" >out 2>err
-	code=$?
-	[ $code = "$want" ] || echo "# farside $*: exit $code, not $want" >>err
-	[ $code = "$want" ]
 }
 
 start_node
@@ -223,5 +198,4 @@ wait $node 2>/dev/null
 node=
 runs 3 get s 1 && grep -q "^farside: get: memory node 0 at '$dir/n0'" err; ok "node gone"
 
-echo "1..$at"
-exit $failed
+plan

@@ -3,26 +3,11 @@
 # demo.sh PROGRAM -- `farside demo`, smaller than for people: right, and gone afterwards, however it ends.
 # Prints one TAP line per case.
 
-farside=$(realpath "$1")
-dir=$(mktemp -d /tmp/farside-demo-XXXXXX) || exit 1
-at=0
-failed=0
-export LC_ALL=C TMPDIR="$dir/tmp"
+. "$(dirname "$0")/tap.sh"
+export TMPDIR="$dir/tmp"
 mkdir "$TMPDIR"
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
-
-ok() {
-	status=$?
-	at=$((at + 1))
-	if [ $status = 0 ]; then
-		echo "ok $at $1"
-	else
-		echo "not ok $at $1"
-		sed 's/^/# /' err out 2>/dev/null | head -20
-		failed=1
-	fi
-}
 
 # The demo, with a mark in the environment of all its processes.
 demo() {
@@ -73,5 +58,4 @@ kill -KILL $pid
 wait $pid 2>/dev/null
 gone; ok "not even after it was killed itself"
 
-echo "1..$at"
-exit $failed
+plan

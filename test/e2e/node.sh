@@ -3,12 +3,10 @@
 # node.sh PROGRAM -- memory nodes that are killed, restarted and misused, with tables in them. Prints one TAP line per
 # case.
 
-farside=$(realpath "$1")
-dir=$(mktemp -d /tmp/farside-node-XXXXXX) || exit 1
+. "$(dirname "$0")/tap.sh"
+limit=20
 nodes=
-at=0
-failed=0
-export LC_ALL=C FARSIDE_POOL="shm:$dir/n0,$dir/n1"
+export FARSIDE_POOL="shm:$dir/n0,$dir/n1"
 
 finish() {
 	for pid in $nodes; do
@@ -19,28 +17,6 @@ finish() {
 }
 trap finish EXIT
 cd "$dir" || exit 1
-
-ok() {
-	status=$?
-	at=$((at + 1))
-	if [ $status = 0 ]; then
-		echo "ok $at $1"
-	else
-		echo "not ok $at $1"
-		sed 's/^/# /' err out 2>/dev/null | head -20
-		failed=1
-	fi
-}
-
-# runs EXPECTED ARGUMENT...: farside exits with that; its output lies in out and err
-runs() {
-	want=$1
-	shift
-	timeout 20 "$farside" "$@" >out 2>err
-	code=$?
-	[ $code = "$want" ] || echo "# farside $*: exit $code, not $want" >>err
-	[ $code = "$want" ]
-}
 
 # start NAME ARGUMENT...: a node at shm:DIR/NAME; its process id is in $node
 start() {
@@ -148,5 +124,4 @@ ends $m0 TERM
 start m0 --file g0 && m0=$node
 runs 0 get t k1 && [ "$(cat out)" = 'value 1' ]; ok "and has not harmed the other one"
 
-echo "1..$at"
-exit $failed
+plan

@@ -126,7 +126,7 @@ race_write_lookup(struct race_write *w, struct far_task *t)
 	return RACE_DONE;
 }
 
-/* Reads the blocks of `m` and finds the key's: RACE_DONE, *hit may be NULL. */
+/* Reads the blocks of `m` and finds the key's. RACE_DONE, *hit NULL when none is; or RACE_AGAIN, or an error. */
 static int
 race_write_find(struct race_write *w, struct far_task *t, struct race_matches *m,
 		struct race_match **hit)
@@ -323,17 +323,13 @@ race_put(struct far_index *ix, struct far_task *t, enum far_put_mode mode, struc
 	 struct far_bytes value, uint64_t *version)
 {
 	struct race *r = race_of(ix);
-	struct race_write w = { .r = r,
-				.key = key,
-				.hash = race_hash(r, key),
-				.mode = mode,
-				.expect = *version,
-				.backoff.off = r->no_backoff };
-	struct gate_pass pass = { .hash = w.hash, .key = key, .blind = mode == FAR_PUT_UPSERT };
+	struct race_write w;
+	struct gate_pass pass = { .key = key, .blind = mode == FAR_PUT_UPSERT };
 	int err;
 
 	race_write_start(&w, r, key, *version);
 	w.mode = mode;
+	pass.hash = w.hash;
 	if (r->no_backoff) {
 		err = race_put_all(&w, t, value);
 	} else if (gate_enter(&r->gate, t, &pass)) {
@@ -406,10 +402,11 @@ race_del(struct far_index *ix, struct far_task *t, struct far_bytes key, uint64_
 	struct race *r = race_of(ix);
 	struct race_write w;
 	struct far_scratch_mark mark = far_scratch_mark(t);
-	struct gate_pass pass = { .hash = race_hash(r, key), .key = key };
+	struct gate_pass pass = { .key = key };
 	int err;
 
 	race_write_start(&w, r, key, expect);
+	pass.hash = w.hash;
 	if (!r->no_backoff)
 		gate_enter(&r->gate, t, &pass);
 	do {
@@ -425,9 +422,7 @@ int
 race_move(struct far_index *ix, struct far_task *t, struct far_bytes key, unsigned node)
 {
 	struct race *r = race_of(ix);
-	struct race_write w = {
-		.r = r, .key = key, .hash = race_hash(r, key), .backoff.off = r->no_backoff
-	};
+	struct race_write w;
 	struct far_scratch_mark mark = far_scratch_mark(t);
 	int err;
 

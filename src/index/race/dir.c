@@ -260,11 +260,11 @@ race_double(struct race *r, struct far_task *t, unsigned depth)
 
 /* Switching ----------------------------------------------------------------------------------------------- */
 
-/* The words of a directory that are to name the children: [first, first + n steps). */
+/* The words of a directory that are to name the children: [first, first + n steps). `seen` holds what each was when
+ * last seen; deeper than the parent = done. */
 struct race_switch_batch {
 	uint64_t first, n;
-	uint64_t seen
-		[RACE_BATCH]; /* what each word was when last seen; deeper than the parent = done */
+	uint64_t seen[RACE_BATCH];
 };
 
 /* Is this word still to be switched? */

@@ -91,10 +91,10 @@ void race_locate(struct race *r, uint64_t hash, struct race_view *v);
 /* Notes the two READs of round trip 1. */
 void race_note_pairs(struct far_task *t, struct race_view *v);
 
-/* 0, or -FAR_ESTALE-like -FAR_EAGAIN when the bucket headers are not those of the subtable. */
+/* 0, or -FAR_EAGAIN when the bucket headers are not those of the subtable that `v` was located in. */
 int race_view_validate(const struct race *r, const struct race_view *v);
 
-/* Any of the key's slots is frozen. */
+/* True when any of the key's slots is frozen. */
 bool race_view_frozen(const struct race_view *v);
 
 /* Collects slots with the key's fingerprint: live ones, and tentative ones when asked. */
@@ -115,26 +115,32 @@ int race_check_slot(struct race *r, struct far_task *t, uint64_t word);
 /* Can a subtable or directory of `len` bytes lie at `a`? -FAR_ECORRUPT. */
 int race_check_addr(struct race *r, struct far_task *t, struct far_addr a, uint64_t len);
 
-/* One lookup of round trip 1 and its checks: locate, READ, validate, refresh when stale. */
+/* Round trip 1 of every operation, with what the caller has noted before: locates the key, READs both pairs, and
+ * refreshes the cache when the headers differ, once. -FAR_ECORRUPT when they still do. */
 int race_lookup(struct race *r, struct far_task *t, uint64_t hash, struct race_view *v);
 
-/* Counts a damaged look and decides: 0 = look again, -FAR_ECORRUPT. */
+/* Counts a look at a damaged block in *looks: 0 after a back-off: look again; -FAR_ECORRUPT after RACE_CORRUPT_TRIES;
+ * -FAR_ENOENT when the table was dropped. */
 int race_damaged(struct race *r, struct far_task *t, struct backoff *b, unsigned *looks);
 
 /* dir.c: the directory ------------------------------------------------------------------------------------ */
 
-/* Reads root and directory anew when the version or root changed (or `force`). */
+/* Reads root and directory anew when the version or root changed (or `force`). -FAR_ECORRUPT, -FAR_ENOMEM: the cache
+ * is as before. */
 int race_refresh(struct race *r, struct far_task *t, bool force);
 /* Enters what a decided fate says into the cache. */
 void race_adopt(struct race *r, uint64_t hash, unsigned depth, struct far_addr low, struct far_addr high);
 /* Makes the directory deeper than `depth`, unless it is. -FAR_ENOMEM, -FAR_EFULL. */
 int race_double(struct race *r, struct far_task *t, unsigned depth);
-/* Makes every directory word of subtable `s` (depth, suffix) say what its fate says (R5). */
+
+/* A decided split: `low` holds the hashes whose bit `depth` is 0. */
 struct race_children {
 	struct far_addr parent, low, high;
 	unsigned depth;   /* of the parent */
 	uint32_t suffix;  /* of the parent */
 };
+
+/* Makes every directory word that names the parent, or an ancestor of it, name a child (R5, D3). */
 int race_switch(struct race *r, struct far_task *t, const struct race_children *c);
 
 /* split.c: splits and waiting for them --------------------------------------------------------------------- */
@@ -147,7 +153,8 @@ int race_wait_split(struct race *r, struct far_task *t, const struct race_view *
 int race_follow(struct race *r, struct far_task *t, const struct race_view *v);
 /* The same, and does what is left of the split: its splitter may be dead. */
 int race_finish(struct race *r, struct far_task *t, const struct race_view *v);
-/* Finishes the split of a subtable whose claimer is gone. */
+/* Claims subtable `s`, whose claimer is gone, anew, and splits it. `fate`: its word as last read. 0 also when somebody
+ * else was faster. */
 int race_take_over(struct race *r, struct far_task *t, struct far_addr s, uint64_t fate);
 
 /* walk.c: one subtable after the other, in the order of bit-reversed hashes ------------------------------------ */
@@ -167,6 +174,7 @@ struct race_part {
  * walk in this order meets every hash once, whatever happens meanwhile. */
 int race_walk(struct race *r, struct far_task *t, uint64_t *cursor, struct race_part *part, bool *last);
 
+/* Word `i` of a part is a slot, not a bucket's header. */
 static inline bool
 race_part_is_slot(unsigned i)
 {

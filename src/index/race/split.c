@@ -194,7 +194,7 @@ race_finish_split(struct race *r, struct far_task *t, const struct race_children
 	if ((err = race_switch(r, t, c)) != 0)
 		return err;
 	race_adopt(r, c->suffix, c->depth, c->low, c->high);
-	/* The version grows before the parent's memory goes to grace (D3). */
+	/* The version grows before the parent's memory goes to grace (D4). */
 	far_faa(t, race_head_at(r, offsetof(struct race_head, version)), 1, &old);
 	if ((err = far_wait(t)) != 0)
 		return err;

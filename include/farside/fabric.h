@@ -111,6 +111,7 @@ struct far_count {
 	uint64_t combined;    /* operations answered by another one of this client on the same key */
 };
 
+/* Member by member: *sum += *c, *sum -= *c. */
 void far_count_add(struct far_count *sum, const struct far_count *c);
 void far_count_sub(struct far_count *sum, const struct far_count *c);
 
@@ -174,7 +175,7 @@ void far_fence(struct far_task *t);
  */
 int far_wait(struct far_task *t);
 
-/* Forgets what was noted since the last wait. */
+/* Forgets what was noted since the last wait: nothing of it is sent. */
 void far_forget(struct far_task *t);
 
 /*
@@ -185,6 +186,7 @@ int far_call(struct far_task *t, unsigned node, const void *req, size_t req_len,
 
 /* Charges later operations of the task to `c` (NULL: nobody); returns the account in force until now. */
 struct far_count *far_account(struct far_task *t, struct far_count *c);
+/* The account in force, or NULL. */
 struct far_count *far_account_now(struct far_task *t);
 
 #ifdef __cplusplus

@@ -17,7 +17,8 @@
  * are linearizable; a batch or an iteration promises nothing across keys.
  *
  * Errors that any operation may return, besides those it names: -FAR_ENODE, -FAR_EUNSURE, -FAR_EFENCED,
- * -FAR_ECORRUPT, -FAR_ENOMEM (of this process), -FAR_ETIMEOUT, -FAR_ECONTENDED.
+ * -FAR_ECORRUPT, -FAR_ENOMEM (of this process), -FAR_ETIMEOUT, -FAR_ECONTENDED; with a key also -FAR_EKEYLEN, and on
+ * an open table -FAR_ENOENT after another client dropped it.
  */
 #ifndef FARSIDE_FAR_H
 #define FARSIDE_FAR_H
@@ -101,11 +102,14 @@ struct far_table_opts {
 /* -FAR_EEXIST, -FAR_EINVAL (name or design), -FAR_ENOMEM. */
 int far_table_create(struct far *f, const char *name, const struct far_table_opts *opts);
 
-/* -FAR_ENOENT. The table object belongs to `f`'s thread. */
+/* Opens the table for this handle; on error *out is untouched. -FAR_ENOENT, -FAR_EINVAL (name). */
 int far_table_open(struct far *f, const char *name, struct far_table **out);
+
+/* Frees the handle's view of the table; the table stays. Before far_close(). NULL is fine. */
 void far_table_close(struct far_table *t);
 
-/* Removes the table and gives its memory back; other clients' operations on it end with -FAR_ENOENT. */
+/* Removes the table and gives its memory back; other clients' operations on it end with -FAR_ENOENT. -FAR_ENOENT,
+ * -FAR_EINVAL (name). */
 int far_table_drop(struct far *f, const char *name);
 
 struct far_table_info {
@@ -129,7 +133,8 @@ int far_get(struct far_table *t, struct far_bytes key, struct far_value *value);
 /* 0 = present, -FAR_ENOENT. */
 int far_contains(struct far_table *t, struct far_bytes key);
 
-/* Inserts or replaces. `version` (may be NULL) receives the new version. -FAR_EKEYLEN, -FAR_EVALLEN, -FAR_EFULL. */
+/* Inserts or replaces. `version` (may be NULL) receives the new version. -FAR_EVALLEN, -FAR_EFULL, and -FAR_ENOMEM also
+ * when the memory node has no room; so may the three below. */
 int far_put(struct far_table *t, struct far_bytes key, struct far_bytes value, uint64_t *version);
 
 /* Only when the key is absent: -FAR_EEXIST. */
@@ -142,7 +147,7 @@ int far_update(struct far_table *t, struct far_bytes key, struct far_bytes value
 int far_update_if(struct far_table *t, struct far_bytes key, struct far_bytes value, uint64_t expect,
 		  uint64_t *version);
 
-/* -FAR_ENOENT. */
+/* Removes the key; the second only when its version is `expect`. -FAR_ENOENT, -FAR_ECHANGED. */
 int far_delete(struct far_table *t, struct far_bytes key);
 int far_delete_if(struct far_table *t, struct far_bytes key, uint64_t expect);
 
@@ -185,6 +190,8 @@ int far_batch(struct far_table *t, struct far_request *reqs, size_t n);
  * absent throughout never comes, none comes twice; each value was the key's at some moment of the walk.
  */
 struct far_iter;
+
+/* On error *out is untouched. To be closed before its table. */
 int far_iter_open(struct far_table *t, struct far_iter **out);
 
 /* 1: *key and *value hold the next one, valid until the next call on the handle; 0: the end; or -FAR_E. */
@@ -192,6 +199,8 @@ int far_iter_next(struct far_iter *it, struct far_bytes *key, struct far_value *
 
 /* Share of the table walked so far, 0 to 1. */
 double far_iter_progress(const struct far_iter *it);
+
+/* Frees the iterator. NULL is fine. */
 void far_iter_close(struct far_iter *it);
 
 /* Inspection -------------------------------------------------------------------------------------------- */
@@ -212,7 +221,7 @@ struct far_table_stat {
 	uint64_t splits;          /* subtables split since the table was made */
 };
 
-/* Walks the table. */
+/* Walks the table, which others may change meanwhile: then the numbers are near the truth, not exact. */
 int far_table_stat(struct far_table *t, struct far_table_stat *out);
 
 /* One sentence of far_table_check() about a broken rule; `line` is valid during the call. */
@@ -235,11 +244,12 @@ int far_table_repair(struct far_table *t);
  * (chunk grants, leases, epochs). Either may be NULL. See <farside/fabric.h>. */
 void far_counts(const struct far *f, struct far_count *ops, struct far_count *background);
 
-/* The number of memory nodes and, for each, its size in bytes and what of it is handed out. */
 struct far_node_info {
-	uint64_t region_bytes, granted_bytes;
-	uint64_t generation;
+	uint64_t region_bytes, granted_bytes; /* size of the region, and what of it is handed out in chunks */
+	uint64_t generation;                  /* another one after the node came back empty */
 };
+
+/* Fills info[] for the first `max` nodes. Returns the number of nodes of the pool, which may be more, or -FAR_E. */
 int far_nodes(struct far *f, struct far_node_info *info, unsigned max);
 
 #ifdef __cplusplus

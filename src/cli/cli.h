@@ -83,6 +83,8 @@ int cli_open(const struct cli_common *c, const struct far_opts *opts, struct far
 
 /* The same, and then table `name`; close both with cli_close(). */
 int cli_open_table(const struct cli_common *c, const char *name, struct far **f, struct far_table **t);
+
+/* Closes both; either may be NULL. */
 void cli_close(struct far *f, struct far_table *t);
 
 /* Prints `value` as one line and drops the reference, also on error. NULL (out of memory) is an error. Returns an
@@ -94,6 +96,8 @@ int cli_finish(const struct cli_common *c, int code);
 
 /* From here on SIGINT and SIGTERM only set a flag (the second one ends the program as usual). */
 void cli_catch_signals(void);
+
+/* True after the first of these signals. */
 bool cli_interrupted(void);
 
 /* True when standard error is a terminal: there progress is shown. */

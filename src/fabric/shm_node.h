@@ -43,6 +43,7 @@ int shm_node_serve(struct shm_node *n);
  * NULL is fine. */
 void shm_node_close(struct shm_node *n);
 
+/* Length of the region in bytes, rounded as above. */
 uint64_t shm_node_size(const struct shm_node *n);
 
 /* A node as a child process, for tests and for programs that bring their own pool. */
@@ -52,7 +53,8 @@ struct shm_child {
 	char uri[96]; /* "shm:" and the socket's path */
 };
 
-/* Forks a node with a fresh region of `size` bytes; returns when it serves. It ends when the calling process does. */
+/* Forks a node with a fresh region of `size` bytes; returns when it serves. It ends when the calling process does.
+ * 0, or -FAR_E as shm_node_open() and `why`; then *out needs no shm_node_stop(). */
 int shm_node_spawn(uint64_t size, struct shm_child *out, struct shm_why *why);
 
 /* Ends it, waits for that, removes its directory. Does nothing when pid is 0. */

@@ -207,7 +207,8 @@ int pool_read_view(struct pool *p, struct far_task *t, struct pool_view *view);
 /* FENCEs sessions whose lease ran out. Yields. */
 int pool_fence_silent(struct pool *p, struct far_task *t);
 
-void pool_lock(struct pool_lock *l, struct far_task *t);   /* Yields. */
+/* One fiber at a time; the others follow in order of arrival. Yields. */
+void pool_lock(struct pool_lock *l, struct far_task *t);
 void pool_unlock(struct pool_lock *l);
 
 /* Ends the session when a node came back empty (S4). Yields. */
@@ -297,9 +298,10 @@ int pool_chunk_retire(struct pool *p, struct pool_chunk *c, uint32_t i);
 /* Gives wholly free chunks back: all of them, or those that their heap did without since the last call. Yields. */
 int pool_release_free(struct pool *p, struct far_task *t, bool all);
 
-/* Hands the chunks of an arena to the nodes as orphans, and frees it. Yields. */
-int pool_arena_close(struct pool_arena *a, struct far_task *t);
+/* Gives the table an arena without heaps, which it owns. -FAR_ENOMEM. */
 int pool_arena_open(struct pool *p, struct pool_table *pt);
+/* Hands the chunks of an arena to the nodes as orphans, and frees it, also on error. Yields. */
+int pool_arena_close(struct pool_arena *a, struct far_task *t);
 /* Frees the local state only, with the pool's. */
 void pool_arena_free(struct pool_arena *a);
 
@@ -310,6 +312,7 @@ pool_run_min(unsigned class)
 	return (uint32_t)((POOL_UNIT + pool_class_len(class) + POOL_PAGE - 1) / POOL_PAGE);
 }
 
+/* The heap of (node, kind, class), made when there is none; it is the arena's. NULL: out of memory. */
 struct pool_heap *pool_heap_of(struct pool_arena *a, unsigned node, unsigned kind, unsigned class);
 
 /* GRANT for a heap: a fresh chunk goes into use, an orphan's bits into limbo, a dirty one to the scavenger. Returns
@@ -318,6 +321,7 @@ int pool_heap_grow(struct pool_heap *h, struct far_task *t, unsigned flags, uint
 
 /* frees.c ------------------------------------------------------------------------------------------------- */
 
+/* Queues a block of another client's chunk, which this client unlinked, for the next flush. Never yields. */
 void pool_foreign_push(struct pool_table *pt, enum pool_kind kind, unsigned class, struct far_addr addr);
 /* Sets the bits of all blocks queued until now. Yields. */
 int pool_foreign_flush(struct pool *p, struct far_task *t);

@@ -36,10 +36,13 @@ struct coord_lease {
  * killed at any moment. `clock` is copied. -FAR_ENOENT, -FAR_EIO, -FAR_ENOMEM. */
 int coord_file_open(const char *dir, const struct far_clock *clock, struct coord **out);
 
-/* Records in memory, shared by all that open the same store on one loop. */
+/* Records in memory, shared by all that open the same store on one loop. The store outlives them; NULL: out of memory.
+ * Freeing NULL is fine. */
 struct coord_store;
 struct coord_store *coord_store_new(void);
 void coord_store_free(struct coord_store *s);
+
+/* `clock` is copied. -FAR_ENOMEM. */
 int coord_sim_open(struct coord_store *s, const struct far_clock *clock, struct coord **out);
 
 /* Leases stay as they are. NULL is fine. */

@@ -35,7 +35,7 @@
 #include "pool/client.h"
 
 enum {
-	EPOCH_FLUSH = 32,       /* queued frees of others' blocks that are worth waking up for */
+	EPOCH_FLUSH = 32,        /* queued frees of others' blocks that are worth waking up for */
 	EPOCH_OTHERS_HURRY = 20, /* rounds per tick while another client is short of memory */
 };
 

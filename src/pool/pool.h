@@ -61,6 +61,7 @@ int pool_version(struct pool *p, struct far_task *t, uint64_t *version);
 /* The serial of this session: what a lock word holds. */
 uint64_t pool_serial(const struct pool *p);
 
+/* Memory nodes of the pool. */
 unsigned pool_nodes(const struct pool *p);
 
 /* What maintenance spent (chunk grants, leases, epochs). Charge own background work to it, too. */
@@ -92,14 +93,16 @@ struct pool_table {
 	struct pool_table *next;
 };
 
-/* Takes the name and an empty allocator for it; then the caller makes the head and commits. -FAR_EEXIST, -FAR_EINVAL
+/* Takes the name and an empty allocator for it; then the caller makes the head and commits. *out is the pool's, until
+ * pool_table_close(), which gives the name up again when nothing was committed. Yields. -FAR_EEXIST, -FAR_EINVAL
  * (name), -FAR_ENOMEM. */
 int pool_table_new(struct pool *p, struct far_task *t, const char *name, const char *design,
 		   struct pool_table **out);
-/* Publishes the head. On error the name is gone again. */
+/* Publishes the head. Yields. On error the name is gone again; the object is still to be closed. */
 int pool_table_commit(struct pool_table *pt, struct far_task *t, struct far_addr head);
 
-/* -FAR_ENOENT, -FAR_ECORRUPT. */
+/* The table of that name; *out is the pool's until pool_table_close(). Yields. On error *out is untouched: -FAR_ENOENT,
+ * -FAR_EINVAL (name), -FAR_ECORRUPT, -FAR_ENOMEM. */
 int pool_table_open(struct pool *p, struct far_task *t, const char *name, struct pool_table **out);
 /* The maintenance stops calling `ops`: to be called before the index is closed. Yields. */
 void pool_table_detach(struct pool_table *pt, struct far_task *t);
@@ -109,7 +112,7 @@ int pool_table_close(struct pool_table *pt, struct far_task *t);
 /* Removes the name, waits for grace, frees the memory on all nodes. -FAR_ENOENT. */
 int pool_table_drop(struct pool *p, struct far_task *t, const char *name);
 
-/* All live roots; *list is malloc'ed. Returns their number. */
+/* All live roots; *list is malloc'ed and the caller's. Yields. Returns their number, or -FAR_E. */
 int pool_table_list(struct pool *p, struct far_task *t, struct pool_root **list);
 
 /* -FAR_ENOENT after another client dropped the table (checked at every epoch), -FAR_ECORRUPT when its caches could not
@@ -166,6 +169,7 @@ int pool_table_usage(struct pool_table *pt, struct far_task *t, struct pool_usag
  * chunks adopted, or -FAR_E. */
 int pool_table_adopt_orphans(struct pool_table *pt, struct far_task *t);
 
+/* Fills info[] for the first `max` nodes; see far_nodes(). Yields. The number of nodes, or -FAR_E. */
 int pool_node_info(struct pool *p, struct far_task *t, struct far_node_info *info, unsigned max);
 
 /* One maintenance round now: beat, epoch, refresh, frees, takeover of silent sessions. Yields. */

@@ -37,6 +37,8 @@ struct gate {
  * done it: p->result is the outcome and there is nothing to leave. Yields.
  */
 bool gate_enter(struct gate *g, struct far_task *t, struct gate_pass *p);
+
+/* Ends p's turn with `result`, answers the upserts that it stands for, and lets the next writer in. Never yields. */
 void gate_leave(struct gate *g, struct gate_pass *p, int result);
 
 #endif

@@ -97,6 +97,8 @@ struct pool_arena {
 	struct pool_heap *heaps[];                  /* [node][kind - 1][class] */
 };
 
+enum { POOL_FOREIGN_FLUSH = 32 }; /* queued frees of others' blocks that are worth waking the daemon for */
+
 /* A block of a chunk that is not ours, to be told to its owner. */
 struct pool_foreign {
 	struct far_addr addr;

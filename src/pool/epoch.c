@@ -34,10 +34,7 @@
 #include "fiber/task.h"
 #include "pool/client.h"
 
-enum {
-	EPOCH_FLUSH = 32,        /* queued frees of others' blocks that are worth waking up for */
-	EPOCH_OTHERS_HURRY = 20, /* rounds per tick while another client is short of memory */
-};
+enum { EPOCH_OTHERS_HURRY = 20 }; /* rounds per tick while another client is short of memory */
 
 /* Operations ------------------------------------------------------------------------------------------------ */
 
@@ -339,7 +336,7 @@ pool_daemon(struct far_task *t, void *arg)
 			pool_tick(p, t);
 			continue;
 		}
-		if (!p->closing && !p->err && p->foreign_n >= EPOCH_FLUSH) {
+		if (!p->closing && !p->err && p->foreign_n >= POOL_FOREIGN_FLUSH) {
 			pool_lock(&p->tick, t);
 			pool_foreign_flush(p, t);
 			pool_unlock(&p->tick);

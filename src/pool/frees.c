@@ -20,10 +20,10 @@
 
 enum {
 	FREES_BATCH = 64, /* blocks told in one chain */
-	FREES_WINDOW =
-		POOL_CHUNK_MAX / POOL_PAGE, /* page words that tell where a block's chunk starts */
-	HARVEST_CHUNKS = 16,                /* looked at in one round */
-	HARVEST_DRY = 64,                   /* the same for a heap that ran dry */
+	/* Page words that tell where a block's chunk starts. */
+	FREES_WINDOW = POOL_CHUNK_MAX / POOL_PAGE,
+	HARVEST_CHUNKS = 16, /* looked at in one round */
+	HARVEST_DRY = 64,    /* the same for a heap that ran dry */
 };
 
 /* Telling --------------------------------------------------------------------------------------------------- */
@@ -52,7 +52,7 @@ pool_foreign_push(struct pool_table *pt, enum pool_kind kind, unsigned class, st
 		.class = (uint8_t) class,
 		.table = (uint8_t)pt->number,
 	};
-	if (p->foreign_n % 32 == 0 && p->daemon)
+	if (p->foreign_n % POOL_FOREIGN_FLUSH == 0 && p->daemon)
 		far_unpark(p->daemon);
 }
 

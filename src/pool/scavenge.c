@@ -28,9 +28,9 @@
 #include "pool/client.h"
 
 enum {
-	SCAVENGE_BATCH = 64,
-	SCAVENGE_ROUND = 512
-}; /* blocks looked up in one chain, in one round */
+	SCAVENGE_BATCH = 64,  /* blocks looked up in one chain */
+	SCAVENGE_ROUND = 512, /* the same in one round */
+};
 
 struct pool_scavenge {
 	struct pool_chunk *chunk;

@@ -18,8 +18,7 @@
 enum {
 	TABLE_READS = 16,      /* tries to READ the roots while others change them */
 	TABLE_DROP_TICKS = 16, /* rounds between looks for dropped roots */
-	TABLE_DROP_LEASES =
-		4, /* a drop waits no longer for grace; the memory goes back later then */
+	TABLE_DROP_LEASES = 4, /* a drop waits no longer for grace: its memory goes back later */
 };
 
 /* Roots ----------------------------------------------------------------------------------------------------- */

@@ -15,9 +15,12 @@
 #include "index/race/race.h"
 
 enum {
-	RACE_ROUNDS_MAX = 64,     /* of freezing: each lost one means that another made progress */
-	RACE_POLLS_MAX = 100,     /* looks at a lock: six seconds, more than a lease and FENCE */
-	RACE_READ_MAX = 1 << 20,  /* bytes of one READ of the directory */
+	RACE_ROUNDS_MAX = 64,      /* of freezing: each lost one means that another made progress */
+	RACE_LOCK_FIRST_NS = 8000, /* a wait for the lock: 8 us, then twice as long each, */
+	RACE_LOCK_DOUBLINGS = 13,  /* up to 65 ms */
+	RACE_LOCK_POLLS = 100,     /* about six seconds: longer than a lease and FENCE */
+	RACE_LOCK_GONE = 8,        /* every so many looks the holder's lease is looked at, too */
+	RACE_READ_MAX = 1 << 20,   /* bytes of one READ of the directory */
 };
 
 /* Notes a READ of the changing words of the head. */
@@ -213,7 +216,7 @@ race_lock_dir(struct race *r, struct far_task *t, unsigned depth, struct race_ro
 	uint64_t old, me = pool_serial(r->pool), holder = 0;
 	int err;
 
-	for (int poll = 0; poll < RACE_POLLS_MAX; poll++) {
+	for (int poll = 0; poll < RACE_LOCK_POLLS; poll++) {
 		far_cas(t, lock, holder, me, &old);
 		race_note_root(r, t, line);
 		if ((err = far_wait(t)) != 0)
@@ -225,12 +228,12 @@ race_lock_dir(struct race *r, struct far_task *t, unsigned depth, struct race_ro
 			return err;
 		/* Somebody doubles. Is it alive? A lease is not a fence: only FENCE lets us take its lock. */
 		holder = 0;
-		if (old != me && poll % 8 == 7) {
+		if (old != me && (poll + 1) % RACE_LOCK_GONE == 0) {
 			if ((err = pool_gone(r->pool, t, old)) < 0)
 				return err;
 			holder = err ? old : 0;
 		}
-		far_sleep(t, (uint64_t)1000 << far_min(poll + 3, 16));
+		far_sleep(t, (uint64_t)RACE_LOCK_FIRST_NS << far_min(poll, RACE_LOCK_DOUBLINGS));
 	}
 	return -FAR_ECONTENDED;
 }

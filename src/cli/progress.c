@@ -9,7 +9,10 @@
 
 #include "cli/cli.h"
 
-enum { PROGRESS_WIDTH = 30 };
+enum {
+	PROGRESS_WIDTH = 30,
+	PROGRESS_EVERY_NS = 100 * 1000 * 1000,
+};
 
 static uint64_t
 progress_now(void)
@@ -52,7 +55,7 @@ progress_update(struct progress *p, double share, uint64_t count)
 	if (!p->shown)
 		return;
 	now = progress_now();
-	if (now - p->last < 100000000)
+	if (now - p->last < PROGRESS_EVERY_NS)
 		return;
 	p->last = now;
 	progress_draw(p, share > 1 ? 1 : share, count, now);

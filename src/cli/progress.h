@@ -13,6 +13,7 @@ struct progress {
 	uint64_t start, last;   /* ns */
 };
 
+/* Starts the clock; `noun` is borrowed until progress_end(). */
 void progress_start(struct progress *p, const char *noun);
 
 /* Cheap: draws ten times a second at most. `share` is 0 to 1, negative when unknown. */

@@ -426,10 +426,11 @@ record_check(struct record_source *r, struct record *out)
 		return record_fail(r, -FAR_ESYNTAX, r->line, "the key is empty");
 	if (r->key.len > FAR_KEY_MAX)
 		return record_fail(r, -FAR_ESYNTAX, r->line,
-				   "the key has %zu bytes, more than 65536", r->key.len);
+				   "the key has %zu bytes, more than %zu", r->key.len, FAR_KEY_MAX);
 	if (r->value.len > FAR_VALUE_MAX)
 		return record_fail(r, -FAR_ESYNTAX, r->line,
-				   "the value has %zu bytes, more than 16777216", r->value.len);
+				   "the value has %zu bytes, more than %zu", r->value.len,
+				   FAR_VALUE_MAX);
 	return 1;
 }
 

@@ -25,6 +25,7 @@ enum bench_kind {
 	BENCH_KINDS,
 };
 
+/* "get_hit" and its like, as reports name it. */
 const char *bench_kind_name(enum bench_kind k);
 
 struct bench_account {
@@ -62,8 +63,8 @@ struct bench_result {
 	struct far_count background; /* of all clients, load phase left out */
 	struct far_table_stat table; /* after the run */
 	unsigned nodes;
-	char message[FAR_ERRMSG_MAX +
-		     128]; /* on error: what happened, as a sentence; else the first violation, or "" */
+	/* On error: what happened, as a sentence; else the first violation, or "". */
+	char message[FAR_ERRMSG_MAX + 128];
 };
 
 /*

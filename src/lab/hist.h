@@ -23,6 +23,7 @@ struct hist {
 	uint64_t count[HIST_BUCKETS];
 };
 
+/* Empties it; there is nothing to free. */
 void hist_init(struct hist *h);
 
 /* Never fails; constant time. */
@@ -37,6 +38,7 @@ void hist_merge(struct hist *h, const struct hist *from);
  */
 uint64_t hist_at(const struct hist *h, double share);
 
+/* 0 when nothing was recorded. */
 double hist_mean(const struct hist *h);
 
 #endif

@@ -193,7 +193,9 @@ bytes_encode(struct bytes *b, enum bytes_code code, struct far_bytes data)
 	}
 }
 
-unsigned
+/* Length of the UTF-8 character at the start of `s`, 1 to 4; 0 when it is malformed (surrogates, overlong forms and
+ * code points above 10FFFF are). */
+static unsigned
 bytes_utf8(const unsigned char *s, size_t len)
 {
 	unsigned n = s[0] < 0x80   ? 1

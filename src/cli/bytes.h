@@ -43,8 +43,4 @@ int bytes_json_member(struct bytes *b, const char *name, struct far_bytes data);
 /* Appends data for people: printable UTF-8 as it is, everything else escaped as in C; cut after `max` bytes. */
 int bytes_human(struct bytes *b, struct far_bytes data, size_t max);
 
-/* Length of the UTF-8 character at the start of `s`, 1 to 4; 0 when it is malformed (surrogates, overlong forms and
- * code points above 10FFFF are). */
-unsigned bytes_utf8(const unsigned char *s, size_t len);
-
 #endif

@@ -99,7 +99,8 @@ node_stopped(struct node *n, uint64_t serial)
 		node_session_end(n, s, true);
 }
 
-void
+/* stop() turned out to be impossible: its chunks are quarantined until node_stopped(). */
+static void
 node_unstoppable(struct node *n, uint64_t serial)
 {
 	struct node_session *s = node_session_find(n, serial);

@@ -62,7 +62,4 @@ bool node_serve(struct node *n, uint64_t *session, const struct control_request 
  * chunks become dirty orphans. The caller answers whoever waits in FENCE. An unknown serial is ignored. */
 void node_stopped(struct node *n, uint64_t serial);
 
-/* stop() turned out to be impossible: its chunks are quarantined until node_stopped(). */
-void node_unstoppable(struct node *n, uint64_t serial);
-
 #endif

@@ -91,9 +91,6 @@ void race_locate(struct race *r, uint64_t hash, struct race_view *v);
 /* Notes the two READs of round trip 1. */
 void race_note_pairs(struct far_task *t, struct race_view *v);
 
-/* 0, or -FAR_EAGAIN when the bucket headers are not those of the subtable that `v` was located in. */
-int race_view_validate(const struct race *r, const struct race_view *v);
-
 /* True when any of the key's slots is frozen. */
 bool race_view_frozen(const struct race_view *v);
 

@@ -47,15 +47,16 @@ race_note_pairs(struct far_task *t, struct race_view *v)
 	far_read(t, v->pair[1], v->words[1], RACE_PAIR_LEN);
 }
 
-int
-race_view_validate(const struct race *r, const struct race_view *v)
+/* The bucket headers are those of the subtable that the cache named. */
+static bool
+race_view_is_current(const struct race *r, const struct race_view *v)
 {
 	uint64_t ident = race_ident(v->depth, r->tag, race_suffix(v->hash, v->depth));
 	uint64_t wrong = 0;
 
 	for (int p = 0; p < 2; p++)
 		wrong |= (v->words[p][0] ^ ident) | (v->words[p][RACE_BUCKET_WORDS] ^ ident);
-	return wrong ? -FAR_EAGAIN : 0;
+	return wrong == 0;
 }
 
 static struct far_addr
@@ -193,7 +194,7 @@ race_lookup(struct race *r, struct far_task *t, uint64_t hash, struct race_view 
 		race_note_pairs(t, v);
 		if ((err = far_wait(t)) != 0)
 			return err;
-		if (race_view_validate(r, v) == 0)
+		if (race_view_is_current(r, v))
 			return 0;
 		/* By M2 a cached word leads to the right subtable; a header that differs is damage, or a table that
 		 * was dropped: its memory belongs to another one now. */

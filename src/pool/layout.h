@@ -43,7 +43,7 @@ struct pool_super {
 	uint64_t region_len;
 	uint64_t pool_id[2];          /* zero until a first client forms the pool */
 	uint32_t node, nodes_n;
-	uint32_t sessions_n, roots_n;
+	uint32_t sessions_n, roots_n; /* lines of the tables; small regions have fewer than POOL_SESSIONS, POOL_ROOTS */
 	uint64_t sessions_off, roots_off, private_off, pages_off, pages_n, data_off;
 	uint64_t generation;          /* random at format: a node that comes back empty has another one */
 	uint64_t generations[POOL_NODES]; /* of all nodes when the pool was formed */

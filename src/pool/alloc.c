@@ -309,7 +309,9 @@ pool_heap_grow(struct pool_heap *h, struct far_task *t, unsigned flags, uint32_t
 	bool orphan;
 	int err;
 
-	if ((err = pool_call(p, t, h->node, &req, &reply)) != 0)
+	err = pool_call(p, t, h->node, &req, &reply);
+	p->places[h->node].refused = err == -FAR_ENOMEM;
+	if (err)
 		return err;
 	if (!alloc_grant_is_sane(p, h, &reply))
 		return -FAR_ECORRUPT;
@@ -417,6 +419,7 @@ alloc_refill(struct pool_heap *h, struct far_task *t)
 	int err = 1;
 
 	h->dry = true;
+	p->places[h->node].refused = false;
 	pool_hurry(p);
 	if (alloc_should_wait(h))
 		return -FAR_EAGAIN;

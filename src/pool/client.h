@@ -24,6 +24,7 @@
 struct pool_place {
 	struct pool_super super;
 	uint32_t *map;         /* by page: 0, or 1 + index in pool.chunks of the own chunk that covers it */
+	bool refused;          /* the last grant asked of it: it had no memory */
 	uint64_t free_pages;   /* estimate: a count of the last full walk over the page table, own grants deducted */
 	uint64_t walk_page;    /* the walk goes on here, */
 	uint64_t walk_free;    /* having met so many free pages */

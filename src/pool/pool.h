@@ -158,6 +158,10 @@ int pool_relieve(struct pool_table *pt, struct far_task *t, struct pool_relief *
 /* The node with the most free memory for a new subtable. Never yields. */
 unsigned pool_pick_node(struct pool *p);
 
+/* Where to ask after pool_alloc() on `node` returned -FAR_ENOMEM: another node when `node` had no memory left to grant;
+ * `node` itself when its memory is only in limbo, or there is no other. Never yields. */
+unsigned pool_spill_node(struct pool *p, unsigned node);
+
 /* Sums of page tables and bitmaps for this table. */
 struct pool_usage {
 	uint64_t granted[2], free[2], header[2]; /* bytes by kind: [0] blocks, [1] index */

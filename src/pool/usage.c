@@ -72,6 +72,21 @@ pool_pick_node(struct pool *p)
 	return best;
 }
 
+unsigned
+pool_spill_node(struct pool *p, unsigned node)
+{
+	unsigned best = node;
+
+	if (!p->places[node].refused)
+		return node;
+	for (unsigned i = 0; i < p->nodes_n; i++) {
+		if (i != node &&
+		    (best == node || p->places[i].free_pages > p->places[best].free_pages))
+			best = i;
+	}
+	return best;
+}
+
 /* Chunks ---------------------------------------------------------------------------------------------------- */
 
 struct usage_chunk {

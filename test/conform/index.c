@@ -14,6 +14,7 @@
 
 enum {
 	SUITE_REGION = 192 << 20,
+	SUITE_SMALL = 24 << 20,
 	SUITE_CLIENTS = 4,
 };
 
@@ -77,9 +78,9 @@ suite_fiber(struct far_task *t, void *arg)
 	suite_close(s, t);
 }
 
-/* Runs `body` for every design and backend with a table of `groups` over `nodes_n` nodes. */
+/* Runs `body` for every design and backend with a table of `groups` over `nodes_n` nodes of `region_len` bytes. */
 static void
-suite_run(void (*body)(struct suite *s, struct far_task *t), unsigned nodes_n, unsigned groups)
+suite_run_in(void (*body)(struct suite *s, struct far_task *t), unsigned nodes_n, unsigned groups, uint64_t region_len)
 {
 	for (size_t i = 0; i < FAR_LEN(suite_matrix); i++) {
 		struct suite s = { .nodes_n = nodes_n, .opts.groups = groups, .body = body };
@@ -88,12 +89,18 @@ suite_run(void (*body)(struct suite *s, struct far_task *t), unsigned nodes_n, u
 		s.ops = far_index_find(suite_matrix[i].design);
 		s.backend = suite_matrix[i].backend;
 		REQUIRE(s.ops);
-		s.w = world_open(s.backend, nodes_n, SUITE_REGION, i + 1);
+		s.w = world_open(s.backend, nodes_n, region_len, i + 1);
 		world_run(s.w, suite_fiber, &s);
 		world_close(s.w);
 		if (test_failures > before)
 			printf("# ... with %s on %s\n", suite_matrix[i].design, s.backend);
 	}
+}
+
+static void
+suite_run(void (*body)(struct suite *s, struct far_task *t), unsigned nodes_n, unsigned groups)
+{
+	suite_run_in(body, nodes_n, groups, SUITE_REGION);
 }
 
 /* Operations with their brackets ------------------------------------------------------------------------------ */
@@ -392,6 +399,46 @@ test_index_moved_block_keeps_value_and_version(void)
 	suite_run(body_move, 2, 0);
 }
 
+/* Fills a pool of two nodes with values that all belong to one subtable's node; then makes room again. */
+static void
+body_full(struct suite *s, struct far_task *t)
+{
+	struct far_scratch_mark m = far_scratch_mark(t);
+	size_t len = 200000;
+	char *value = calloc(1, len);
+	struct far_value v;
+	struct suite_key k;
+	uint64_t n = 0;
+	int err = 0;
+
+	REQUIRE(value);
+	while (!err && n < 1000) {
+		far_scratch_reset(t, m);
+		err = suite_put(s, t, FAR_PUT_INSERT, suite_key(&k, n++), far_bytes(value, len), NULL);
+	}
+	CHECK_EQ(err, -FAR_ENOMEM);
+	/* More than one node holds: at most nine in 2 MiB. */
+	CHECK(n > SUITE_SMALL / (2 << 20) * 9);
+	for (uint64_t i = 0; i < n - 1; i++) {
+		far_scratch_reset(t, m);
+		CHECK_EQ(suite_get(s, t, suite_key(&k, i), &v), 0);
+		CHECK_EQ(v.bytes.len, len);
+	}
+	CHECK_EQ(suite_get(s, t, suite_key(&k, n - 1), &v), -FAR_ENOENT);
+	for (uint64_t i = 0; i < 5; i++)
+		CHECK_EQ(suite_del(s, t, suite_key(&k, i), 0), 0);
+	for (uint64_t i = 0; i < 5; i++)
+		CHECK_EQ(suite_put(s, t, FAR_PUT_INSERT, suite_key(&k, i), far_bytes(value, len), NULL), 0);
+	CHECK_EQ(suite_check(s, t, suite_print), 0);
+	free(value);
+}
+
+static void
+test_index_full_node_spills_and_a_full_pool_recovers(void)
+{
+	suite_run_in(body_full, 2, 0, SUITE_SMALL);
+}
+
 /* A scan beside writers that make the table split: keys 0 .. n-1 stay, others come and go. */
 struct scan_race {
 	struct suite *s;
@@ -651,6 +698,7 @@ TEST_MAIN(TEST(test_index_single_key_follows_map_semantics), TEST(test_index_key
 	  TEST(test_index_growth_from_one_subtable_keeps_every_key),
 	  TEST(test_index_too_many_keys_of_one_hash_end_in_an_error),
 	  TEST(test_index_moved_block_keeps_value_and_version),
+	  TEST(test_index_full_node_spills_and_a_full_pool_recovers),
 	  TEST(test_index_scan_beside_splits_meets_each_lasting_key_once),
 	  TEST(test_index_several_clients_on_the_same_keys_keep_the_sums),
 	  TEST(test_index_upserts_of_one_client_on_one_key_all_succeed),

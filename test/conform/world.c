@@ -25,6 +25,7 @@ struct world_link {
 struct world {
 	struct far_loop *loop;
 	struct far_sim *sim; /* NULL: shm */
+	uint64_t now_ns; /* shm: time that passes by being looked at, so that no test depends on the machine */
 	struct far_rng rng;
 	struct node_env env;
 	unsigned nodes_n;
@@ -41,6 +42,22 @@ world_random(void *arg)
 	struct world *w = arg;
 
 	return far_rng_next(&w->rng);
+}
+
+static uint64_t
+world_now(void *arg)
+{
+	struct world *w = arg;
+
+	return w->now_ns += 100;
+}
+
+static void
+world_idle(void *arg, uint64_t until)
+{
+	struct world *w = arg;
+
+	w->now_ns = far_max(w->now_ns, until);
 }
 
 /* The clients of a test that dies have stopped already: they are fibers of this process. */
@@ -93,6 +110,7 @@ world_open(const char *backend, unsigned nodes_n, uint64_t region_len, uint64_t 
 		opts.clock = far_sim_clock(w->sim);
 	} else {
 		world_open_shm(w);
+		opts.clock = (struct far_clock){ world_now, world_idle, w };
 	}
 	REQUIRE(far_loop_open(&opts, &w->loop) == 0);
 	return w;

@@ -177,7 +177,7 @@ race_grow_dir(struct race *r, struct far_task *t, uint64_t root)
 
 	if (!dir)
 		return -FAR_ENOMEM;
-	if ((err = pool_alloc(r->pt, t, far_addr_node(r->head), POOL_INDEX, class, &at)) != 0)
+	if ((err = race_alloc(r, t, far_addr_node(r->head), POOL_INDEX, class, &at)) != 0)
 		goto fail;
 	if ((err = race_freeze_dir(t, root, dir)) != 0)
 		goto undo;

@@ -22,6 +22,7 @@ struct race_write {
 	uint64_t image_len;  /* whole words */
 	unsigned class;
 	struct far_addr block; /* raw 0: none yet */
+	unsigned home;         /* node of the slots for which it was allocated */
 	bool written;          /* its WRITE was waited for */
 	bool exposed;          /* it was in a slot once: others may be reading it */
 	struct backoff backoff;
@@ -78,7 +79,7 @@ race_write_init(struct race_write *w, struct far_task *t, struct far_bytes value
 	return 0;
 }
 
-/* Puts the block on the node of the slots and notes its WRITE, unless it lies there already. */
+/* Allocates the block near the slots and notes its WRITE, unless that was done for slots of the same node before. */
 static int
 race_write_stage(struct race_write *w, struct far_task *t)
 {
@@ -87,11 +88,13 @@ race_write_stage(struct race_write *w, struct far_task *t)
 
 	race_locate(w->r, w->hash, &w->view);
 	node = far_addr_node(w->view.subtable);
-	if (w->block.raw && far_addr_node(w->block) != node)
+	if (w->block.raw && w->home != node)
 		race_write_drop(w);
 	if (!w->block.raw) {
-		if ((err = pool_alloc(w->r->pt, t, node, POOL_BLOCKS, w->class, &w->block)) != 0)
+		err = race_alloc(w->r, t, node, POOL_BLOCKS, w->class, &w->block);
+		if (err)
 			return err;
+		w->home = node;
 		w->written = w->exposed = false;
 	}
 	if (!w->written)

@@ -106,6 +106,11 @@ int race_note_blocks(struct race *r, struct far_task *t, struct race_matches *m)
 /* The match that holds the key, NULL when none does; *damaged tells that a block could not be verified. */
 struct race_match *race_pick(struct race_matches *m, uint64_t hash, struct far_bytes key, bool *damaged);
 
+/* pool_alloc() on `node`, or elsewhere when that is full: nothing here needs two parts on one node, since every WRITE
+ * is waited for before what it wrote is published (R7). */
+int race_alloc(struct race *r, struct far_task *t, unsigned node, enum pool_kind kind, unsigned class,
+	       struct far_addr *out);
+
 /* Can `word` point to a block here? -FAR_ECORRUPT. */
 int race_check_slot(struct race *r, struct far_task *t, uint64_t word);
 

@@ -251,7 +251,7 @@ static int
 race_alloc_children(struct race_splitter *s, struct far_task *t)
 {
 	struct race *r = s->r;
-	int err = pool_alloc(r->pt, t, far_addr_node(s->c.parent), POOL_INDEX, r->subtable_class,
+	int err = race_alloc(r, t, far_addr_node(s->c.parent), POOL_INDEX, r->subtable_class,
 			     &s->c.low);
 
 	if (err)

@@ -133,6 +133,18 @@ race_view_empty(const struct race_view *v, struct far_addr *slot)
 }
 
 int
+race_alloc(struct race *r, struct far_task *t, unsigned node, enum pool_kind kind, unsigned class,
+	   struct far_addr *out)
+{
+	unsigned other;
+	int err = pool_alloc(r->pt, t, node, kind, class, out);
+
+	if (err == -FAR_ENOMEM && (other = pool_spill_node(r->pool, node)) != node)
+		err = pool_alloc(r->pt, t, other, kind, class, out);
+	return err;
+}
+
+int
 race_check_addr(struct race *r, struct far_task *t, struct far_addr a, uint64_t len)
 {
 	unsigned node = far_addr_node(a);

@@ -198,8 +198,7 @@ test_race_split_of_another_client_costs_at_most_8_round_trips(void)
 		s.writer.w = s.other.w;
 		world_run(s.other.w, body_split, &s);
 		world_close(s.other.w);
-		/* Looks at a split are spaced in time: on shm a splitter that a sanitizer slows gets more of them. */
-		CHECK(s.worst <= (i == 0 && getenv("FAR_CHECK") ? 16 : 8));
+		CHECK(s.worst <= 8);
 		printf("# %s: %llu operations, worst %llu extra round trips, %llu waits\n", backends[i],
 		       (unsigned long long)s.ops, (unsigned long long)s.worst, (unsigned long long)s.waits);
 	}

@@ -24,7 +24,7 @@ store_begin(struct far_table *t, struct far_task *task, struct store_bracket *b)
 int
 store_end(struct far_table *t, struct far_task *task, struct store_bracket *b, int err)
 {
-	int left;
+	int left, gone;
 
 	if (!b->before)
 		far_account(task, NULL);
@@ -33,8 +33,8 @@ store_end(struct far_table *t, struct far_task *task, struct store_bracket *b, i
 	if (left)
 		return left;
 	/* Memory of a dropped table belongs to others: strange findings there are no corruption. */
-	if (err < 0 && pool_table_alive(t->pt) != 0)
-		return -FAR_ENOENT;
+	if (err < 0 && (gone = pool_table_alive(t->pt)) != 0)
+		return gone;
 	return err;
 }
 

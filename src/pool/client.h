@@ -2,7 +2,9 @@
 /*
  * client.h -- the parts of one client's pool, shared by the files that implement pool.h.
  *
- *	session.c   superblocks, session, leases, fencing; open and close
+ *	join.c      superblocks, forming a pool; open and close
+ *	session.c   the session's word, leases, fencing
+ *	lock.c      fibers that wait for one another
  *	epoch.c     eras, the maintenance round, limbo (rules M1, M2)
  *	alloc.c     blocks, chunks, grants
  *	frees.c     blocks of other clients' chunks: telling their owners, and being told
@@ -210,18 +212,22 @@ int pool_read_view(struct pool *p, struct far_task *t, struct pool_view *view);
 /* FENCEs sessions whose lease ran out. Yields. */
 int pool_fence_silent(struct pool *p, struct far_task *t);
 
-/* One fiber at a time; the others follow in order of arrival. Yields. */
-void pool_lock(struct pool_lock *l, struct far_task *t);
-void pool_unlock(struct pool_lock *l);
-
 /* Ends the session when a node came back empty (S4). Yields. */
 int pool_check_generations(struct pool *p, struct far_task *t);
 
 /* Whether the home node does not answer. Yields. */
 bool pool_home_is_gone(struct pool *p, struct far_task *t);
 
+/* join.c -------------------------------------------------------------------------------------------------- */
+
 /* Frees the local state. */
 void pool_free(struct pool *p);
+
+/* lock.c -------------------------------------------------------------------------------------------------- */
+
+/* One fiber at a time; the others follow in order of arrival. Yields. */
+void pool_lock(struct pool_lock *l, struct far_task *t);
+void pool_unlock(struct pool_lock *l);
 
 /* epoch.c ------------------------------------------------------------------------------------------------- */
 

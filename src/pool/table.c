@@ -34,9 +34,12 @@ static int
 table_roots(struct pool *p, struct far_task *t, struct pool_root **out)
 {
 	unsigned n = p->places[0].super.roots_n;
-	struct pool_root *roots = calloc(2 * (size_t)n, sizeof(*roots)), *other = roots + n;
-	int err = roots ? 0 : -FAR_ENOMEM;
+	struct pool_root *roots = calloc(2 * (size_t)n, sizeof(*roots)), *other;
+	int err = 0;
 
+	if (!roots)
+		return -FAR_ENOMEM;
+	other = roots + n;
 	for (int i = 0; i < TABLE_READS && !err; i++) {
 		far_read(t, table_root_addr(p, 0), i & 1 ? other : roots, n * sizeof(*roots));
 		err = far_wait(t);

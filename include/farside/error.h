@@ -10,6 +10,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default) /* exported, and nothing else is */
 
 enum far_error {
 	FAR_OK = 0,
@@ -42,6 +43,7 @@ const char *far_strerror(int err);
 /* The code's name, "FAR_ENOENT"; never NULL, static storage. */
 const char *far_errname(int err);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

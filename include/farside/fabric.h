@@ -32,6 +32,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default) /* exported, and nothing else is */
 
 /* A remote address, memory node : 16 | offset : 48. All zero is "none" (offset 0 holds the superblock). */
 struct far_addr {
@@ -189,6 +190,7 @@ struct far_count *far_account(struct far_task *t, struct far_count *c);
 /* The account in force, or NULL. */
 struct far_count *far_account_now(struct far_task *t);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -33,6 +33,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default) /* exported, and nothing else is */
 
 #define FAR_KEY_MAX   ((size_t)64 << 10)  /* bytes; a key has at least 1 */
 #define FAR_VALUE_MAX ((size_t)16 << 20)  /* bytes; a value may be empty */
@@ -252,6 +253,7 @@ struct far_node_info {
 /* Fills info[] for the first `max` nodes. Returns the number of nodes of the pool, which may be more, or -FAR_E. */
 int far_nodes(struct far *f, struct far_node_info *info, unsigned max);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

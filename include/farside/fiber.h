@@ -16,6 +16,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default) /* exported, and nothing else is */
 
 struct far_loop;
 struct far_task;
@@ -99,9 +100,6 @@ uint64_t far_now(struct far_task *t);
 uint64_t far_rand(struct far_task *t);
 struct far_loop *far_task_loop(struct far_task *t);
 
-/* A word of the task for the pool, 0 at the start: the era of the operation that the task is in. */
-uint64_t *far_task_word(struct far_task *t);
-
 /* The fabric connection that far_read() and its kin use: set at spawn. */
 void *far_task_conn(struct far_task *t);
 
@@ -117,6 +115,7 @@ struct far_scratch_mark {
 struct far_scratch_mark far_scratch_mark(struct far_task *t);
 void far_scratch_reset(struct far_task *t, struct far_scratch_mark m);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

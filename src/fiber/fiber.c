@@ -474,12 +474,6 @@ far_task_loop(struct far_task *t)
 	return t->loop;
 }
 
-uint64_t *
-far_task_word(struct far_task *t)
-{
-	return &t->word;
-}
-
 void *
 far_task_conn(struct far_task *t)
 {

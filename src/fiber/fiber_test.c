@@ -8,6 +8,7 @@
 #include <farside/fiber.h>
 
 #include "base/base.h"
+#include "fiber/task.h"
 #include "test.h"
 
 /* A clock that moves only when the loop is idle. */
@@ -493,9 +494,9 @@ parent_fiber(struct far_task *t, void *arg)
 {
 	int *n = arg;
 
-	CHECK_EQ(*far_task_word(t), 0);
+	CHECK_EQ(*fiber_word(t), 0);
 	CHECK(far_task_conn(t) == (void *)0x1234);
-	*far_task_word(t) = 77;
+	*fiber_word(t) = 77;
 	if (++*n < 1000)
 		REQUIRE(far_loop_spawn(far_task_loop(t), far_task_conn(t), parent_fiber, n, 0) == 0);
 }

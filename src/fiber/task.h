@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* task.h -- the inside of loops and tasks, for src/fiber and for the fabric's state of a task. */
+/* task.h -- the inside of loops and tasks, for src/fiber and for what fabric and pool keep with a task. */
 #ifndef FAR_FIBER_TASK_H
 #define FAR_FIBER_TASK_H
 
@@ -89,6 +89,13 @@ void fiber_timer_stop(struct far_loop *l, struct far_task *t);
 /* fiber.c: stops `t` until fiber_wake(); far_unpark() does not wake it, but is remembered. */
 void fiber_stop(struct far_task *t);
 void fiber_wake(struct far_task *t);
+
+/* A word of the task for the pool, 0 at the start: the era of the operation that the task is in. */
+static inline uint64_t *
+fiber_word(struct far_task *t)
+{
+	return &t->word;
+}
 
 /* True when `t` waits in fiber_stop(). */
 static inline bool

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* registry.c -- the index designs, one line each; the first is the default. */
-#include <farside/index.h>
-
 #include "base/base.h"
+#include "index/index.h"
 
 extern const struct far_index_ops race_ops;
 

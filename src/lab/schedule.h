@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include <farside/index.h>
+#include "index/index.h"
 
 enum schedule_flags {
 	SCHEDULE_CRASH = 1,   /* in some schedules a client dies or stands still for longer than its lease */

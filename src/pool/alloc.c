@@ -29,6 +29,7 @@
  */
 #include <string.h>
 
+#include "fiber/task.h"
 #include "pool/client.h"
 
 #define POOL_LIMBO_SPARE ((uint64_t)4 << 20) /* bytes, A4 */
@@ -475,7 +476,7 @@ alloc_slow(struct pool_table *pt, struct far_task *t, unsigned heap, struct far_
 {
 	unsigned class = heap % POOL_CLASSES, kind = 1 + heap / POOL_CLASSES % 2,
 		 node = heap / POOL_CLASSES / 2;
-	bool inside = *far_task_word(t) != 0;
+	bool inside = *fiber_word(t) != 0;
 	struct pool_relief relief = { 0 };
 	struct pool_heap *h;
 	int err;
@@ -634,7 +635,7 @@ pool_relieve(struct pool_table *pt, struct far_task *t, struct pool_relief *r)
 	uint64_t gains = p->gains, wait_ns = p->hurry_ns, target = p->epoch + 2, done;
 	int err;
 
-	FAR_ASSERT(*far_task_word(t) == 0);
+	FAR_ASSERT(*fiber_word(t) == 0);
 	if (!r->rounds) {
 		r->start_ns = far_now(t);
 		r->epoch = p->epoch;

@@ -17,8 +17,8 @@
 
 #include <farside/error.h>
 #include <farside/fabric.h>
-#include <farside/index.h>
 
+#include "index/index.h"
 #include "pool/class.h"
 #include "pool/layout.h"
 

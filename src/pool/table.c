@@ -13,6 +13,7 @@
  */
 #include <string.h>
 
+#include "fiber/task.h"
 #include "pool/client.h"
 
 enum {
@@ -273,7 +274,7 @@ pool_table_close(struct pool_table *pt, struct far_task *t)
 	if (!pt)
 		return 0;
 	p = pt->pool;
-	FAR_ASSERT(*far_task_word(t) == 0);
+	FAR_ASSERT(*fiber_word(t) == 0);
 	before = far_account(t, &p->background);
 	pool_lock(&p->tick, t);
 	err = table_settle(pt, t);
@@ -398,7 +399,7 @@ pool_table_drop(struct pool *p, struct far_task *t, const char *name)
 	struct pool_root r;
 	int i, err;
 
-	FAR_ASSERT(*far_task_word(t) == 0);
+	FAR_ASSERT(*fiber_word(t) == 0);
 	before = far_account(t, &p->background);
 	i = err = table_find(p, t, name, &r);
 	if (i >= 0) {

@@ -4,7 +4,6 @@
 #include <farside/fabric.h>
 #include <farside/far.h>
 #include <farside/fiber.h>
-#include <farside/index.h>
 
 #include <cstdio>
 #include <string>

@@ -10,7 +10,8 @@
 
 #include <farside/fabric.h>
 #include <farside/far.h>
-#include <farside/index.h>
+
+#include "index/index.h"
 
 /*
  * Runs fn(task, args[0]) ... fn(task, args[n - 1]) as fibers of f's loop, with its fabric as their connection, and

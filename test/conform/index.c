@@ -4,8 +4,7 @@
  *
  * usage: test_index_DESIGN, see the case table at the end: each case is run for each design and backend.
  */
-#include <farside/index.h>
-
+#include "index/index.h"
 #include "base/base.h"
 #include "base/rand.h"
 #include "conform/world.h"

@@ -22,11 +22,10 @@
 #ifndef FAR_RACE_H
 #define FAR_RACE_H
 
-#include <farside/index.h>
-
 #include "index/common/backoff.h"
 #include "index/common/block.h"
 #include "index/common/gate.h"
+#include "index/index.h"
 #include "index/race/layout.h"
 #include "pool/pool.h"
 

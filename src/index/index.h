@@ -5,15 +5,11 @@
  * Every function is called from a fiber, inside pool_enter()/pool_leave() unless it says otherwise, and may yield.
  * Operations own nothing: what they return borrows task scratch and is valid until the caller resets it.
  */
-#ifndef FARSIDE_INDEX_H
-#define FARSIDE_INDEX_H
+#ifndef FAR_INDEX_H
+#define FAR_INDEX_H
 
 #include <farside/fabric.h>
 #include <farside/far.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 struct pool_table;
 struct far_index;
@@ -88,7 +84,4 @@ const struct far_index_ops *far_index_find(const char *name);
 /* The i-th design or NULL. */
 const struct far_index_ops *far_index_at(unsigned i);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

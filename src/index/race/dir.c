@@ -9,7 +9,8 @@
  *    while words still name its parent (whose splitter is slow or dead), these go to the grandchildren at once, and
  *    nobody can bring back a child that was retired meanwhile.
  * D4 `version` grows after every change and before the memory of what was unlinked is retired. A client that read
- *    pool epoch e and then an unchanged version holds nothing that was retired before e.
+ *    pool epoch e and then an unchanged version holds nothing that was retired before e. Who died in between left it as
+ *    it was: then race_reach() lets it grow.
  */
 #include "base/base.h"
 #include "index/race/race.h"

@@ -345,10 +345,58 @@ test_race_root_that_changes_under_the_lock_is_an_error(void)
 	mend_run(body_root_changes, 1, 1);
 }
 
+/* Is `part` the place of any hash in this cache? */
+static bool
+mend_names(const struct race *r, struct far_addr part)
+{
+	bool found = false;
+
+	for (uint64_t i = 0; i < (uint64_t)1 << r->depth; i++)
+		found |= race_unpack(r->dir[i]).raw == part.raw;
+	return found;
+}
+
+/*
+ * A client died when all words of its split were switched and the version had not grown. Who scavenges finds the
+ * parent in no word, and frees it once every session has refreshed; but who refreshes looks at the version only.
+ */
+static void
+body_version_not_grown(struct mend *m, struct far_task *t)
+{
+	struct far_addr parent = race_unpack(m->r->dir[0]),
+			version = race_head_at(m->r, offsetof(struct race_head, version));
+	struct far_index *other;
+	uint64_t before;
+
+	REQUIRE(pool_enter(m->pool, t) == 0);
+	REQUIRE(race_double(m->r, t, 0) == 0);
+	REQUIRE(race_open(m->pt, t, &(struct far_index_opts){ .groups = m->groups }, &other) == 0);
+	CHECK_EQ(pool_leave(m->pool, t), 0);
+	before = race_of(other)->version;
+	for (unsigned i = 0; mend_names(m->r, parent) && i < 100; i++)
+		CHECK_EQ(mend_insert(m, t, i), 0);
+	CHECK(mend_names(race_of(other), parent) && !mend_names(m->r, parent));
+	far_write(t, version, &before, 8);
+	CHECK_EQ(far_wait(t), 0);
+	REQUIRE(pool_enter(m->pool, t) == 0);
+	CHECK_EQ(race_reach(m->ix, t, parent, 0, true), 0);
+	CHECK_EQ(race_index_refresh(other, t), 0);
+	CHECK(!mend_names(race_of(other), parent));
+	CHECK_EQ(pool_leave(m->pool, t), 0);
+	race_close(other);
+}
+
+static void
+test_race_subtable_found_unreachable_leaves_every_cache_at_its_refresh(void)
+{
+	mend_run(body_version_not_grown, 1, 1);
+}
+
 TEST_MAIN(TEST(test_race_reach_of_a_frozen_tentative_slot_leaves_it_frozen),
 	  TEST(test_race_recover_finishes_splits_of_several_generations),
 	  TEST(test_race_split_that_fails_gives_its_memory_back),
 	  TEST(test_race_forgotten_claim_is_taken_over_by_one_of_many_fibers),
 	  TEST(test_race_fibers_at_one_full_subtable_split_it_once),
 	  TEST(test_race_circle_of_fates_ends_in_an_error),
-	  TEST(test_race_root_that_changes_under_the_lock_is_an_error))
+	  TEST(test_race_root_that_changes_under_the_lock_is_an_error),
+	  TEST(test_race_subtable_found_unreachable_leaves_every_cache_at_its_refresh))

@@ -98,6 +98,7 @@ static int
 race_reach_index(struct race *r, struct far_task *t, struct far_addr addr)
 {
 	int err = race_refresh(r, t, true);
+	uint64_t old;
 
 	if (err)
 		return err;
@@ -107,7 +108,10 @@ race_reach_index(struct race *r, struct far_task *t, struct far_addr addr)
 		if (race_unpack(r->dir[i]).raw == addr.raw)
 			return 1;
 	}
-	return 0;
+	/* Whoever switched the last word that named it may have died before the version grew. It grows now, so that all
+	 * read the directory anew before they announce the epoch for which the pool waits until it frees this (D4). */
+	far_faa(t, race_head_at(r, offsetof(struct race_head, version)), 1, &old);
+	return far_wait(t);
 }
 
 /* A dead client's tentative slot still points to its block: remove it, it will never be finished. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli.c -- common options, messages, exit codes and signals of the subcommands. */
+/* cli.c -- common options, messages and exit codes of the subcommands. */
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -139,7 +140,8 @@ cli_read_bytes(const struct cli_common *c, const char *what, const char *arg, en
 				  code == BYTES_HEX ? "hexadecimal" : "base64");
 			result = CLI_USAGE;
 		} else if (out->len > max) {
-			result = cli_error(c, "the %s has more than %zu bytes", what, max);
+			cli_error(c, "the %s has more than %zu bytes", what, max);
+			result = CLI_USAGE;
 		}
 	}
 	bytes_free(&text);
@@ -150,7 +152,7 @@ int
 cli_write(const struct cli_common *c, const struct bytes *b)
 {
 	if (b->len > 0 && fwrite(b->data, 1, b->len, stdout) != b->len)
-		return cli_error(c, "standard output: %s", strerror(errno));
+		return cli_output_error(c, "standard output");
 	return CLI_OK;
 }
 
@@ -159,9 +161,7 @@ cli_error(const struct cli_common *c, const char *format, ...)
 {
 	va_list args;
 
-	fputs("farside: ", stderr);
-	if (c->command)
-		fprintf(stderr, "%s: ", c->command);
+	fprintf(stderr, "farside%s%s: ", c->command ? " " : "", c->command ? c->command : "");
 	va_start(args, format);
 	vfprintf(stderr, format, args);
 	va_end(args);
@@ -179,9 +179,24 @@ cli_print_json(const struct cli_common *c, json_t *value)
 	failed = json_dumpf(value, stdout, JSON_ENCODE_ANY | JSON_REAL_PRECISION(12)) != 0 ||
 		 putchar('\n') == EOF;
 	json_decref(value);
-	if (failed)
-		return cli_error(c, "standard output: %s", strerror(errno));
-	return CLI_OK;
+	return failed ? cli_output_error(c, "standard output") : CLI_OK;
+}
+
+int
+cli_output_error(const struct cli_common *c, const char *file)
+{
+	if (errno == EPIPE)
+		return CLI_SIGNAL + SIGPIPE;
+	return cli_error(c, "%s: %s", file, strerror(errno));
+}
+
+/* What a write that failed some time ago may have said. */
+static int
+cli_output_errno(void)
+{
+	struct pollfd out = { .fd = STDOUT_FILENO };
+
+	return poll(&out, 1, 0) == 1 && (out.revents & POLLERR) ? EPIPE : EIO;
 }
 
 int
@@ -189,37 +204,13 @@ cli_finish(const struct cli_common *c, int code)
 {
 	bool failed = ferror(stdout) != 0;
 
-	errno = failed ? EIO : 0;
+	errno = failed ? cli_output_errno() : 0;
 	if (fclose(stdout) == 0 && !failed)
 		return code;
 	/* A command that stopped because of this has said so. */
-	return code == CLI_FAIL ? code : cli_error(c, "standard output: %s", strerror(errno));
-}
-
-/* The one flag that a signal handler can set. */
-static volatile sig_atomic_t cli_signal_seen;
-
-static void
-cli_on_signal(int number)
-{
-	cli_signal_seen = number;
-}
-
-void
-cli_catch_signals(void)
-{
-	/* No SA_RESTART: a read from a terminal or pipe must return. SA_RESETHAND: the second signal kills. */
-	struct sigaction action = { .sa_handler = cli_on_signal, .sa_flags = SA_RESETHAND };
-
-	sigemptyset(&action.sa_mask);
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
-}
-
-bool
-cli_interrupted(void)
-{
-	return cli_signal_seen != 0;
+	if (code == CLI_FAIL || code == CLI_SIGNAL + SIGPIPE)
+		return code;
+	return cli_output_error(c, "standard output");
 }
 
 bool

@@ -22,13 +22,13 @@
 
 #include "cli/bytes.h"
 
-/* Exit codes of the program; `farside --help` lists them. */
+/* Exit codes of the program; `farside --help` and farside(1) list them. */
 enum cli_exit {
 	CLI_OK = 0,
-	CLI_NO = 1,          /* the key or table is not there, or `check` found violations */
-	CLI_USAGE = 2,       /* wrong command line */
-	CLI_FAIL = 3,        /* anything else */
-	CLI_INTERRUPTED = 130, /* stopped by SIGINT or SIGTERM */
+	CLI_NO = 1,    /* the answer is no: not found, exists already, version changed; something is wrong in a table */
+	CLI_USAGE = 2, /* wrong command line, pool URI, name, key or value */
+	CLI_FAIL = 3,  /* the pool, the system or the input failed */
+	CLI_SIGNAL = 128, /* plus the number of the signal that ended it: 130, 143; 141: nobody reads the output */
 };
 
 struct cli_command {
@@ -69,7 +69,7 @@ int cli_read_bytes(const struct cli_common *c, const char *what, const char *arg
 /* Writes bytes to standard output. Returns an exit code, having said what went wrong. */
 int cli_write(const struct cli_common *c, const struct bytes *b);
 
-/* Prints "farside: COMMAND: TEXT" to standard error. Returns CLI_FAIL. */
+/* Prints "farside COMMAND: TEXT" to standard error, as argp does. Returns CLI_FAIL. */
 int cli_error(const struct cli_common *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Says what went wrong in a call on `f` that returned `err` (-FAR_E...), and returns the exit code for it. */
@@ -77,6 +77,10 @@ int cli_fail(const struct cli_common *c, const struct far *f, int err);
 
 /* The exit code for -FAR_E... */
 int cli_exit_code(int err);
+
+/* The common options name a pool: NULL (none at all) only when it is `optional`. Else says what is wrong and returns
+ * CLI_USAGE. */
+int cli_check_pool(const struct cli_common *c, bool optional);
 
 /* Opens the pool of the common options. On failure says why and returns the exit code. `opts` may be NULL. */
 int cli_open(const struct cli_common *c, const struct far_opts *opts, struct far **out);
@@ -94,11 +98,21 @@ int cli_print_json(const struct cli_common *c, json_t *value);
 /* Flushes and closes standard output. `code` stands unless writing failed (disk full, closed pipe). */
 int cli_finish(const struct cli_common *c, int code);
 
-/* From here on SIGINT and SIGTERM only set a flag (the second one ends the program as usual). */
+/* Says why writing to `file` failed, as errno tells; when its reader went away, nothing. Returns an exit code. */
+int cli_output_error(const struct cli_common *c, const char *file);
+
+/* From here on SIGINT, SIGTERM and SIGHUP only set a flag (the second one ends the program as usual). */
 void cli_catch_signals(void);
 
-/* True after the first of these signals. */
+/* From here on these signals end the program with a message: for commands that are one long call and change nothing
+ * that would be missed. */
+void cli_end_on_signals(const struct cli_common *c);
+
+/* True after the first signal that was caught. */
 bool cli_interrupted(void);
+
+/* Says that the command was interrupted and returns its exit code; only when it was. */
+int cli_say_interrupted(const struct cli_common *c);
 
 /* True when standard error is a terminal: there progress is shown. */
 bool cli_shows_progress(void);

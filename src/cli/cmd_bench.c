@@ -339,7 +339,7 @@ bench_show(struct bench_args *a, const struct bench_about *about, const struct b
 		code = CLI_NO;
 	}
 	if (r->stopped && code == CLI_OK)
-		return CLI_INTERRUPTED;
+		return cli_say_interrupted(&a->common);
 	return code;
 }
 
@@ -416,6 +416,8 @@ cmd_bench(int argc, char **argv)
 			  a.own_pool, a.common.pool);
 		return CLI_USAGE;
 	}
+	if ((code = cli_check_pool(&a.common, true)) != CLI_OK)
+		return code;
 	a.opts.pool = a.common.pool;
 	code = a.common.pool ? bench_on(&a, a.common.pool) : bench_embedded(&a);
 	return cli_finish(&a.common, code);

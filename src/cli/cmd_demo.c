@@ -151,7 +151,7 @@ demo_wait(struct demo *d)
 			left += d->pids[i] > 0;
 		}
 		if (cli_interrupted())
-			code = CLI_INTERRUPTED;
+			code = CLI_SIGNAL;
 		if (left > 0)
 			far_clock_real.idle(far_clock_real.arg, demo_now() + DEMO_TURN_NS);
 	}
@@ -273,7 +273,7 @@ demo_step_verify(struct demo *d)
 	err = demo_verify(&d->plan, d->uri, d->slots, cli_interrupted, v);
 	d->verify_ns = demo_now() - begin;
 	if (err == -FAR_EINTR)
-		return CLI_INTERRUPTED;
+		return CLI_SIGNAL;
 	if (err != 0)
 		return cli_error(&d->common, "%s", v->message);
 	demo_tell(d,
@@ -495,11 +495,11 @@ demo_run(struct demo *d)
 	int code = CLI_OK;
 
 	for (size_t i = 0; i < FAR_LEN(steps) && code == CLI_OK; i++)
-		code = cli_interrupted() ? CLI_INTERRUPTED : steps[i](d);
+		code = cli_interrupted() ? CLI_SIGNAL : steps[i](d);
 	demo_kill_all(d);
 	embedded_close(d->nodes);
-	if (code == CLI_INTERRUPTED)
-		cli_error(&d->common, "interrupted; all processes have ended");
+	if (code == CLI_SIGNAL)
+		return cli_say_interrupted(&d->common);
 	return code == CLI_OK ? demo_report(d) : code;
 }
 

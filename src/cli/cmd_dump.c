@@ -50,7 +50,7 @@ dump_parse(int key, char *arg, struct argp_state *state)
 static int
 dump_io_error(const struct dump *d)
 {
-	return cli_error(&d->common, "%s: %s", d->to_name, strerror(errno));
+	return cli_output_error(&d->common, d->to_name);
 }
 
 /* A new file beside the target, with the mode that the target would get. */
@@ -143,8 +143,7 @@ dump_walk(struct dump *d, struct far *f, struct far_iter *it)
 	while (code == CLI_OK) {
 		if (cli_interrupted()) {
 			progress_end(&d->progress);
-			cli_error(&d->common, "interrupted");
-			return CLI_INTERRUPTED;
+			return cli_say_interrupted(&d->common);
 		}
 		got = far_iter_next(it, &key, &value);
 		if (got <= 0)

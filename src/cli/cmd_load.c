@@ -212,7 +212,7 @@ load_table(struct load *l, struct far_table *t, unsigned first)
 	said = load_summary(l, progress_end(&l->progress));
 	batch_close(l->batch);
 	if (code == CLI_OK && l->interrupted)
-		code = CLI_INTERRUPTED;
+		code = cli_say_interrupted(&l->common);
 	return code == CLI_OK ? said : code;
 }
 

@@ -105,11 +105,13 @@ node_run(int argc, char **argv)
 	struct node_args a = { .common.command = "node", .ready_fd = -1 };
 	struct shm_node *n = NULL;
 	struct shm_why why;
-	int code;
+	int code, err;
 
 	argp_parse(&node_argp, argc, argv, 0, NULL, &a);
-	if (shm_node_open(&a.opts, &n, &why) != 0)
-		return cli_error(&a.common, "%s", why.text);
+	if ((err = shm_node_open(&a.opts, &n, &why)) != 0) {
+		cli_error(&a.common, "%s", why.text);
+		return err == -FAR_EINVAL ? CLI_USAGE : CLI_FAIL;
+	}
 	code = node_say_ready(&a, n);
 	if (code == CLI_OK && shm_node_serve(n) != 0)
 		code = cli_error(&a.common, "epoll: %s", strerror(errno));

@@ -90,7 +90,7 @@ scan_walk(struct scan *s, struct far *f, struct far_iter *it)
 
 	while (left > 0 && code == CLI_OK) {
 		if (cli_interrupted())
-			return CLI_INTERRUPTED;
+			return cli_say_interrupted(&s->common);
 		got = far_iter_next(it, &key, &value);
 		if (got <= 0)
 			break;

@@ -150,6 +150,7 @@ stat_run(int argc, char **argv)
 	int code;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &s);
+	cli_end_on_signals(&s.common);
 	code = cli_open(&s.common, NULL, &f);
 	if (code != CLI_OK)
 		return code;

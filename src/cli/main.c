@@ -30,8 +30,8 @@ main_help(FILE *to)
 	fprintf(to,
 		"\nMost commands take --pool URI (or the environment variable FARSIDE_POOL), such as\n"
 		"shm:/run/farside/n0,/run/farside/n1, and --json.\n\n"
-		"Exit codes: 0 done; 1 no such key or table, or `check` found violations; 2 wrong command line;\n"
-		"3 failed; 130 interrupted.\n");
+		"Exit codes: 0 done; 1 the answer is no: not found, exists already, version changed, or `check`\n"
+		"found violations; 2 wrong command line; 3 the pool or the system failed; 128 + N ended by signal N.\n");
 }
 
 /* How many letters must be added, removed, changed or swapped with a neighbour to turn `a` into `b`, at most 16

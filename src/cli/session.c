@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* session.c -- opening pools and tables for a command, and what their errors mean to its caller. */
 #include "cli/cli.h"
+#include "store/store.h"
 
 int
 cli_exit_code(int err)
@@ -9,9 +10,13 @@ cli_exit_code(int err)
 	case FAR_OK:
 		return CLI_OK;
 	case FAR_ENOENT:
+	case FAR_EEXIST:
+	case FAR_ECHANGED:
 		return CLI_NO;
-	case FAR_EINTR:
-		return CLI_INTERRUPTED;
+	case FAR_EINVAL:
+	case FAR_EKEYLEN:
+	case FAR_EVALLEN:
+		return CLI_USAGE;
 	default:
 		return CLI_FAIL;
 	}
@@ -27,24 +32,33 @@ cli_fail(const struct cli_common *c, const struct far *f, int err)
 }
 
 int
+cli_check_pool(const struct cli_common *c, bool optional)
+{
+	char text[FAR_ERRMSG_MAX] = "";
+
+	if (!c->pool && !optional)
+		cli_error(c, "which pool? Say --pool shm:PATH[,PATH...] or set FARSIDE_POOL");
+	else if (c->pool && store_uri_check(c->pool, text) != 0)
+		cli_error(c, "%s", text);
+	else
+		return CLI_OK;
+	return CLI_USAGE;
+}
+
+int
 cli_open(const struct cli_common *c, const struct far_opts *opts, struct far **out)
 {
 	char text[FAR_ERRMSG_MAX] = "";
 	struct far_opts o = { .fibers = 0 };
-	int err;
+	int code = cli_check_pool(c, false);
 
-	if (!c->pool) {
-		cli_error(c, "which pool? Say --pool shm:PATH[,PATH...] or set FARSIDE_POOL");
-		return CLI_USAGE;
-	}
+	if (code != CLI_OK)
+		return code;
 	if (opts)
 		o = *opts;
 	o.errmsg = text;
-	err = far_open(c->pool, &o, out);
-	if (!err)
-		return CLI_OK;
-	cli_error(c, "%s", text);
-	return err == -FAR_EINVAL ? CLI_USAGE : CLI_FAIL;
+	/* A pool that is well named and does not open has failed, whatever the error. */
+	return far_open(c->pool, &o, out) == 0 ? CLI_OK : cli_error(c, "%s", text);
 }
 
 int

@@ -151,7 +151,7 @@ shm_region_create(const char *file, struct shm_region *r, const struct node_env 
 		return shm_why(why, -FAR_EINVAL, "%s: name too long", file);
 	r->lock_fd = open(temp, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (r->lock_fd < 0)
-		return shm_why(why, -FAR_EIO, "%s: %s", temp, strerror(errno));
+		return shm_why(why, -FAR_EIO, "%s: %s", file, strerror(errno));
 	if ((err = shm_region_lock(r->lock_fd, file, why)) != 0)
 		return err;
 	/* Whoever had the lock before may have finished and renamed it. */

@@ -85,8 +85,6 @@ int store_end(struct far_table *t, struct far_task *task, struct store_bracket *
 /* True when `err` tells about one key and its table's other keys are not affected. */
 bool store_is_about_key(int err);
 
-/* 0, or -FAR_EINVAL with a sentence in `text` (FAR_ERRMSG_MAX bytes). */
-int store_uri_check(const char *uri, char *text);
 /* The pool at `uri` did not open and `err` is why: puts it into words that name the node. */
 void store_uri_explain(const char *uri, int err, char *text);
 

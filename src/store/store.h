@@ -32,4 +32,7 @@ int store_put(struct far_table *t, struct far_task *task, enum far_put_mode mode
 /* `expect`: 0, or the version that the key must have. */
 int store_delete(struct far_table *t, struct far_task *task, struct far_bytes key, uint64_t expect);
 
+/* Is `uri` well formed? 0, or -FAR_EINVAL with a sentence in `text` (FAR_ERRMSG_MAX bytes). */
+int store_uri_check(const char *uri, char *text);
+
 #endif

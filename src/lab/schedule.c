@@ -254,9 +254,16 @@ struct schedule_key {
 static void
 schedule_key(unsigned i, struct schedule_key *k)
 {
-	int len = snprintf(k->name, sizeof(k->name), "%c%u", i < SCHEDULE_KEYS ? 'k' : 'f', i);
+	size_t len = 0;
 
-	k->bytes = far_bytes(k->name, (size_t)len);
+	/* By hand: each operation asks for one. */
+	FAR_ASSERT(i < 100);
+	k->name[len++] = i < SCHEDULE_KEYS ? 'k' : 'f';
+	if (i >= 10)
+		k->name[len++] = (char)('0' + i / 10);
+	k->name[len++] = (char)('0' + i % 10);
+	k->name[len] = 0;
+	k->bytes = far_bytes(k->name, len);
 }
 
 /* The value of operation `op`: its number, then bytes that follow from it. Returns its length. */

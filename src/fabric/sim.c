@@ -31,6 +31,17 @@ sim_trace(struct far_sim *s, uint64_t tag, uint64_t value)
 	s->hash = (uint64_t)m ^ (uint64_t)(m >> 64) ^ s->hash >> 7;
 }
 
+/* A step takes one draw, from a quick source: a counter that one wide multiplication mixes. */
+static inline uint64_t
+sim_draw(struct far_sim *s)
+{
+	unsigned __int128 m;
+
+	s->draws += 0xa0761d6478bd642fULL;
+	m = (unsigned __int128)s->draws * (s->draws ^ 0xe7037ed1a0b428dbULL);
+	return (uint64_t)m ^ (uint64_t)(m >> 64);
+}
+
 static inline uint64_t
 sim_tag(const struct sim_run *r, const struct far_op *op, uint64_t off)
 {
@@ -145,6 +156,9 @@ sim_lane_begin(struct far_sim *s, struct sim_run *r, struct far_op *op)
 	r->lanes_n++;
 	l->op = op;
 	l->at = s->nodes[r->chain->node].region + far_addr_off(op->addr);
+	l->tag = sim_tag(r, op, far_addr_off(op->addr));
+	if (op->code == FAR_OP_WRITE)
+		far_sim_touch(s, r->chain->node, far_addr_off(op->addr), op->len);
 	l->base = 0;
 	l->pieces = (words + SIM_PIECE - 1) / SIM_PIECE;
 	if (l->pieces > 1)
@@ -344,30 +358,33 @@ sim_atomic(struct far_sim *s, struct sim_run *r, struct far_op *op, uint64_t *wo
 	sim_trace(s, sim_tag(r, op, off), old ^ *word << 1);
 }
 
-/* Does word `i` of `op`, whose remote memory starts at `at`. */
-static inline void
-sim_word(struct far_sim *s, struct sim_run *r, struct far_op *op, uint8_t *at, uint32_t i)
+/* What is no READ or WRITE: one step. */
+static void
+sim_single(struct far_sim *s, struct sim_run *r, struct far_op *op, uint8_t *at)
 {
-	uint64_t *word = (uint64_t *)at + i, off = far_addr_off(op->addr) + (uint64_t)i * 8, v;
-
-	switch (op->code) {
-	case FAR_OP_READ:
-		v = *word;
-		memcpy((uint8_t *)op->buf + (size_t)i * 8, &v, 8);
-		break;
-	case FAR_OP_WRITE:
-		memcpy(&v, (const uint8_t *)op->buf + (size_t)i * 8, 8);
-		*word = v;
-		sim_dirty(&s->nodes[r->chain->node], off);
-		break;
-	case FAR_OP_CALL:
+	if (op->code == FAR_OP_CALL)
 		sim_call(s, r, op);
-		return;
-	default:
-		sim_atomic(s, r, op, word);
+	else
+		sim_atomic(s, r, op, (uint64_t *)at);
+}
+
+/* Does word `i` of the lane's operation. */
+static inline void
+sim_word(struct far_sim *s, struct sim_run *r, struct sim_lane *l, uint32_t i)
+{
+	uint8_t *local = l->op->buf, *from = l->at, *to = local;
+	uint64_t v;
+
+	if (l->op->code == FAR_OP_WRITE) {
+		from = local;
+		to = l->at;
+	} else if (l->op->code != FAR_OP_READ) {
+		sim_single(s, r, l->op, l->at);
 		return;
 	}
-	sim_trace(s, sim_tag(r, op, off), v);
+	memcpy(&v, from + (size_t)i * 8, 8);
+	memcpy(to + (size_t)i * 8, &v, 8);
+	sim_trace(s, l->tag + ((uint64_t)i << 19), v);
 }
 
 /* The lane's piece is through. */
@@ -389,7 +406,7 @@ sim_lane_next(struct sim_run *r, struct sim_lane *l)
 static inline void
 sim_step(struct far_sim *s)
 {
-	uint64_t draw = far_rng_next(&s->rng);
+	uint64_t draw = sim_draw(s);
 	struct sim_run *r;
 	struct sim_conn *k;
 	struct sim_lane *l;
@@ -412,7 +429,7 @@ sim_step(struct far_sim *s)
 	r->began = true;
 	s->now += s->policy.step_ns;
 	s->steps++;
-	sim_word(s, r, l->op, l->at, l->base + bit);
+	sim_word(s, r, l, l->base + bit);
 	/* 3. What follows. */
 	if (l->left == 0)
 		sim_lane_next(r, l);
@@ -438,6 +455,15 @@ sim_poll_all(struct far_poller *p, bool idle)
 		sim_exhaust(s);
 	/* Steps alone are nothing to keep the loop from its timers. */
 	return s->done_n > 0;
+}
+
+/* The core has nothing to do for a connection while no chain of it is done; it would look all the same. */
+static int
+sim_conn_poll(struct far_poller *p, bool idle)
+{
+	struct sim_conn *k = FAR_CONTAINER(p, struct sim_conn, base.poller);
+
+	return k->done || k->base.queue ? k->poll(p, idle) : 0;
 }
 
 /* The world speaks for its connections: what a paused one has in flight does not keep time from jumping. */
@@ -527,7 +553,7 @@ sim_post_calm(struct far_sim *s, struct sim_run *r)
 			far_sim_touch(s, r->chain->node, off, op->len);
 			sim_trace(s, sim_tag(r, op, off), XXH3_64bits(op->buf, op->len));
 		} else {
-			sim_word(s, r, op, n->region + off, 0);
+			sim_single(s, r, op, n->region + off);
 		}
 		r->next_op = op->next;
 	}
@@ -629,6 +655,8 @@ far_sim_connect(struct far_sim *s, struct far_loop *l, const struct far_fabric_o
 		k->life[i] = s->nodes[i].life;
 	}
 	far_fabric_init(&k->base, &sim_ops, l, opts);
+	k->poll = k->base.poller.poll;
+	k->base.poller.poll = sim_conn_poll;
 	k->base.poller.busy = sim_conn_busy;
 	for (link = &s->conns; *link; link = &(*link)->next)
 		continue;

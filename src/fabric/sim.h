@@ -93,7 +93,7 @@ uint64_t far_sim_steps(const struct far_sim *s);
 uint64_t far_sim_verbs(const struct far_sim *s);
 bool far_sim_exhausted(const struct far_sim *s);
 
-/* Hash over all steps so far: who, what, where, which value. The same on every machine. */
+/* Hash over all steps so far: who, what, where, which value (not what calm READs find). The same on every machine. */
 uint64_t far_sim_hash(const struct far_sim *s);
 
 /* The world's random source, for what surrounds it to draw from. */

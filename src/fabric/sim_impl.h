@@ -36,6 +36,7 @@ struct sim_node {
 struct sim_lane {
 	struct far_op *op;
 	uint8_t *at;            /* remote memory of the operation */
+	uint64_t tag;           /* of its first word in the trace */
 	uint64_t left;          /* words of this piece that are still to do */
 	uint32_t base;          /* its first word */
 	uint32_t words;         /* of this piece */
@@ -68,11 +69,13 @@ struct sim_conn {
 	enum far_sim_fate fate;
 	uint64_t fate_ns;
 	struct far_chain *done, **done_tail;
+	int (*poll)(struct far_poller *p, bool idle); /* the core's */
 	struct sim_conn *next;
 };
 
 struct far_sim {
 	struct far_rng rng;
+	uint64_t draws;                  /* state of the steps' own random source */
 	struct far_sim_policy policy;
 	uint64_t keep_mask;
 	uint64_t now, steps, verbs, hash;

@@ -151,6 +151,7 @@ static void
 sim_start(struct far_sim *s, uint64_t seed)
 {
 	far_rng_seed(&s->rng, seed);
+	s->draws = far_rng_next(&s->rng);
 	s->now = s->steps = s->verbs = s->hash = 0;
 	s->exhausted = false;
 	s->conns_n = 0;

@@ -7,7 +7,7 @@
  * picks a run, a lane and a word. Words beyond 64 are done in pieces of 64, in cyclic order from a random piece.
  *
  *	active[]   runs that may step, in no order
- *	conn.held  runs of a paused client
+ *	conn.held  runs that stand still (sim_fate.c)
  *	conn.done  finished chains that the fabric core has not fetched yet
  *
  * The world has a poller of its own, ahead of those of its connections. It steps until a chain is done; then the core
@@ -59,7 +59,7 @@ far_sim_touch(struct far_sim *s, unsigned node, uint64_t off, uint64_t len)
 
 /* Runs ---------------------------------------------------------------------------------------------------- */
 
-static int
+int
 sim_activate(struct far_sim *s, struct sim_run *r)
 {
 	if (s->active_n == s->active_max) {
@@ -79,7 +79,7 @@ sim_activate(struct far_sim *s, struct sim_run *r)
 	return 0;
 }
 
-static void
+void
 sim_deactivate(struct far_sim *s, struct sim_run *r)
 {
 	struct sim_run *last = s->active[--s->active_n];
@@ -99,11 +99,21 @@ sim_done(struct far_sim *s, struct sim_conn *k, struct far_chain *c, int status)
 	s->done_n++;
 }
 
-/* `r` is neither active nor held any more. */
-static void
+void
 sim_end(struct far_sim *s, struct sim_run *r, int status)
 {
-	sim_done(s, r->conn, r->chain, status);
+	if (r->stray) {
+		s->faults.landed += status == 0;
+		s->faults.discarded += status != 0;
+		free(r->stray);
+		r->stray = NULL;
+	} else {
+		if (status == -FAR_EFENCED && r->conn->zombie) {
+			r->conn->zombie = false;
+			s->faults.zombies++;
+		}
+		sim_done(s, r->conn, r->chain, status);
+	}
 	r->next = s->free_runs;
 	s->free_runs = r;
 }
@@ -125,10 +135,12 @@ sim_is_valid(const struct far_sim *s, const struct far_op *op)
 
 /* May `op` take effect before operations of the codes in `group` that were noted earlier? (G3) */
 static bool
-sim_may_pass(unsigned group, const struct far_op *op)
+sim_may_pass(const struct far_sim *s, unsigned group, const struct far_op *op)
 {
 	const unsigned atomics = 1u << FAR_OP_CAS | 1u << FAR_OP_FAA;
 
+	if (s->policy.relaxed && op->code == FAR_OP_WRITE)
+		group &= ~(1u << FAR_OP_WRITE);
 	if ((group & (1u << FAR_OP_WRITE | 1u << FAR_OP_CALL)) || op->flags & FAR_OP_FENCE ||
 	    op->code == FAR_OP_CALL)
 		return false;
@@ -151,6 +163,9 @@ sim_lane_begin(struct far_sim *s, struct sim_run *r, struct far_op *op)
 	uint32_t words = op->code == FAR_OP_CALL ? 1 : op->len / 8;
 
 	s->verbs++;
+	/* What is found and what is stored. */
+	if (s->policy.gap && (op->code == FAR_OP_CAS || op->code == FAR_OP_FAA))
+		words = 2;
 	if (words == 0)
 		return;
 	r->lanes_n++;
@@ -176,6 +191,7 @@ sim_group_fill(struct far_sim *s, struct sim_run *r, int *status)
 		struct far_op *op = r->next_op;
 
 		if (!sim_is_valid(s, op)) {
+			s->faults.invalid += group == 0;
 			*status = -FAR_EACCESS;
 			return group != 0;
 		}
@@ -183,13 +199,12 @@ sim_group_fill(struct far_sim *s, struct sim_run *r, int *status)
 		group |= 1u << op->code;
 		r->next_op = op->next;
 		r->ops_left--;
-	} while (s->policy.weak && r->ops_left && r->lanes_n < SIM_LANES &&
-		 sim_may_pass(group, r->next_op));
+	} while ((s->policy.weak || s->policy.relaxed) && r->ops_left && r->lanes_n < SIM_LANES &&
+		 sim_may_pass(s, group, r->next_op));
 	return true;
 }
 
-/* Begins the next group of operations. False: there is none, and *status tells how the chain ended. */
-static bool
+bool
 sim_group_begin(struct far_sim *s, struct sim_run *r, int *status)
 {
 	while (r->lanes_n == 0) {
@@ -200,121 +215,19 @@ sim_group_begin(struct far_sim *s, struct sim_run *r, int *status)
 	return true;
 }
 
-/* Fate ---------------------------------------------------------------------------------------------------- */
-
-/* Ends every run of `k` (NULL: anybody's) at `node` (< 0: any node). */
-void
-sim_cut(struct far_sim *s, struct sim_conn *k, int node, int status)
-{
-	for (uint32_t i = 0; i < s->active_n;) {
-		struct sim_run *r = s->active[i];
-
-		if ((k && r->conn != k) || (node >= 0 && r->chain->node != node)) {
-			i++;
-			continue;
-		}
-		sim_deactivate(s, r);
-		sim_end(s, r, status == -FAR_EUNSURE && !r->began ? -FAR_ENODE : status);
-	}
-	for (struct sim_conn *c = s->conns; c; c = c->next) {
-		for (struct sim_run **link = &c->held, *r; (r = *link);) {
-			if ((k && c != k) || (node >= 0 && r->chain->node != node)) {
-				link = &r->next;
-				continue;
-			}
-			*link = r->next;
-			sim_end(s, r, status == -FAR_EUNSURE && !r->began ? -FAR_ENODE : status);
-		}
-	}
-}
-
-void
-far_sim_kill(struct far_fabric *f)
-{
-	struct sim_conn *k = FAR_CONTAINER(f, struct sim_conn, base);
-
-	k->dead = true;
-	sim_cut(k->sim, k, -1, -FAR_EFENCED);
-}
-
-static void
-sim_thaw_next(struct far_sim *s)
-{
-	s->thaw_ns = SIM_NEVER;
-	for (struct sim_conn *k = s->conns; k; k = k->next)
-		if (k->thaw_ns)
-			s->thaw_ns = far_min(s->thaw_ns, k->thaw_ns);
-}
-
-void
-far_sim_pause(struct far_fabric *f, uint64_t ns)
-{
-	struct sim_conn *k = FAR_CONTAINER(f, struct sim_conn, base);
-	struct far_sim *s = k->sim;
-
-	k->thaw_ns = far_max(k->thaw_ns, s->now + far_max(ns, 1));
-	sim_thaw_next(s);
-	for (uint32_t i = 0; i < s->active_n;) {
-		struct sim_run *r = s->active[i];
-
-		if (r->conn != k) {
-			i++;
-			continue;
-		}
-		sim_deactivate(s, r);
-		r->next = k->held;
-		k->held = r;
-	}
-}
-
-/* Who is due goes on. */
-static void
-sim_thaw(struct far_sim *s)
-{
-	for (struct sim_conn *k = s->conns; k; k = k->next) {
-		if (!k->thaw_ns || k->thaw_ns > s->now)
-			continue;
-		k->thaw_ns = 0;
-		for (struct sim_run *r; (r = k->held);) {
-			k->held = r->next;
-			if (sim_activate(s, r) != 0)
-				sim_end(s, r, -FAR_ENOMEM);
-		}
-	}
-	sim_thaw_next(s);
-}
-
-void
-far_sim_fuse(struct far_fabric *f, uint64_t steps, enum far_sim_fate fate, uint64_t ns)
-{
-	struct sim_conn *k = FAR_CONTAINER(f, struct sim_conn, base);
-
-	k->fuse = steps;
-	k->fate = fate;
-	k->fate_ns = ns;
-}
-
-static void
-sim_fuse_burnt(struct sim_conn *k)
-{
-	k->fuse = SIM_NEVER;
-	if (k->fate == FAR_SIM_KILL)
-		far_sim_kill(&k->base);
-	else
-		far_sim_pause(&k->base, k->fate_ns);
-}
-
-/* Everybody loses the connection: the run is longer than anybody wanted. */
-static void
-sim_exhaust(struct far_sim *s)
-{
-	s->exhausted = true;
-	for (struct sim_conn *k = s->conns; k; k = k->next)
-		k->dead = true;
-	sim_cut(s, NULL, -1, -FAR_EFENCED);
-}
-
 /* Steps --------------------------------------------------------------------------------------------------- */
+
+/* Is it this grant's turn to be refused? */
+static bool
+sim_refuses(struct far_sim *s)
+{
+	if (!s->refuse || --s->refuse > 0)
+		return false;
+	s->refuse = s->refuse_all;
+	s->faults.refused++;
+	sim_trouble(s, s->now);
+	return true;
+}
 
 /* One request to the node's control endpoint. It may cut runs of others (FENCE). */
 static void
@@ -325,7 +238,9 @@ sim_call(struct far_sim *s, struct sim_run *r, struct far_op *op)
 	struct control_reply reply = { .err = -FAR_ENOTSUP };
 
 	memcpy(&req, op->buf, sizeof(req));
-	if (n->node) {
+	if (req.code == CONTROL_GRANT && sim_refuses(s)) {
+		reply.err = -FAR_ENOMEM;
+	} else if (n->node) {
 		bool complete =
 			node_serve(n->node, &r->conn->session[r->chain->node], &req, &reply);
 
@@ -356,6 +271,37 @@ sim_atomic(struct far_sim *s, struct sim_run *r, struct far_op *op, uint64_t *wo
 	sim_dirty(&s->nodes[r->chain->node], off);
 	memcpy(op->buf, &old, 8);
 	sim_trace(s, sim_tag(r, op, off), old ^ *word << 1);
+}
+
+void
+sim_gap_close(struct sim_node *n)
+{
+	if (n->gap_op && n->gap_word)
+		*n->gap_word = n->gap_value;
+	n->gap_op = NULL;
+}
+
+/* One half of an atomic that plain WRITEs may come between. The node has one unit for atomics: whose turn it is ends
+ * the one before. */
+__attribute__((cold, noinline)) static void
+sim_atomic_half(struct far_sim *s, struct sim_run *r, struct far_op *op, uint64_t *word, bool first)
+{
+	struct sim_node *n = &s->nodes[r->chain->node];
+	uint64_t off = far_addr_off(op->addr), old;
+
+	if (!first) {
+		if (n->gap_op == op)
+			sim_gap_close(n);
+		return;
+	}
+	sim_gap_close(n);
+	old = *word;
+	n->gap_op = op;
+	n->gap_value = op->code == FAR_OP_FAA ? old + op->addend : op->desired;
+	n->gap_word = op->code == FAR_OP_FAA || old == op->expect ? word : NULL;
+	sim_dirty(n, off);
+	memcpy(op->buf, &old, 8);
+	sim_trace(s, sim_tag(r, op, off), old ^ (n->gap_word ? n->gap_value : old) << 1);
 }
 
 /* What is no READ or WRITE: one step. */
@@ -403,42 +349,109 @@ sim_lane_next(struct sim_run *r, struct sim_lane *l)
 	sim_lane_piece(l, words);
 }
 
+/* Where priorities rule: the first client's run, any of them when it has several. */
+__attribute__((cold, noinline)) static uint32_t
+sim_pick(struct far_sim *s, uint64_t draw)
+{
+	uint32_t n = s->active_n, at = (uint32_t)((draw >> 32) * n >> 32), best = at;
+
+	for (uint32_t i = at + 1; i < at + n; i++) {
+		uint32_t k = i < n ? i : i - n;
+
+		if (s->active[k]->conn->priority > s->active[best]->conn->priority)
+			best = k;
+	}
+	if (s->active[best]->conn != s->favour)
+		s->alone = 0;
+	else if (++s->alone < SIM_ALONE && s->steps < s->change_step)
+		return best;
+	if (s->alone >= SIM_ALONE || s->steps >= s->change_step)
+		sim_demote(s, s->active[best]->conn);
+	return best;
+}
+
+/* A step of more than a word, or of less: every word of the piece that is left in the line of word `bit`, or one
+ * half of an atomic. */
+__attribute__((cold, noinline)) static void
+sim_step_odd(struct far_sim *s, struct sim_run *r, struct sim_lane *l, uint32_t bit)
+{
+	uint64_t first = far_addr_off(l->op->addr) / 8 + l->base, line = (first + bit) / 8;
+	struct far_op *op = l->op;
+
+	if (s->policy.gap && (op->code == FAR_OP_CAS || op->code == FAR_OP_FAA)) {
+		l->left &= l->left - 1;
+		sim_atomic_half(s, r, op, (uint64_t *)l->at, l->left != 0);
+		return;
+	}
+	if (!s->policy.line) {
+		l->left &= ~(UINT64_C(1) << bit);
+		sim_word(s, r, l, l->base + bit);
+		return;
+	}
+	for (uint32_t i = 0; i < l->words; i++) {
+		if ((first + i) / 8 != line || !(l->left >> i & 1))
+			continue;
+		l->left &= ~(UINT64_C(1) << i);
+		sim_word(s, r, l, l->base + i);
+	}
+}
+
+/* The chain of `r`, in no list, is through; but perhaps its client learns that later. */
+__attribute__((cold, noinline)) static void
+sim_end_late(struct far_sim *s, struct sim_run *r, int status)
+{
+	if (r->stray || far_rng_below(&s->rng, s->policy.late) > 0) {
+		sim_end(s, r, status);
+		return;
+	}
+	s->faults.lates++;
+	/* Of the operations none is left: what is left is to say so. */
+	r->chain->status = status;
+	r->ops_left = 0;
+	sim_hold(s, r, s->now + far_rng_below(&s->rng, s->policy.late_ns + 1));
+}
+
 static inline void
 sim_step(struct far_sim *s)
 {
 	uint64_t draw = sim_draw(s);
 	struct sim_run *r;
-	struct sim_conn *k;
 	struct sim_lane *l;
 	uint32_t from, bit;
 	int status;
 
 	/* 1. Who: the same one as before, or anybody. Bits 0-5 and 32-63 of the draw. */
 	if (s->at >= s->active_n || (draw & s->keep_mask) == 0) {
-		s->at = (uint32_t)((draw >> 32) * s->active_n >> 32);
+		if (__builtin_expect(s->policy.changes, 0))
+			s->at = sim_pick(s, draw);
+		else
+			s->at = (uint32_t)((draw >> 32) * s->active_n >> 32);
 		s->favour = s->active[s->at]->conn;
 	}
 	r = s->active[s->at];
-	k = r->conn;
 	/* 2. Which operation, which word: the first one left from a random place on. */
 	l = &r->lanes[r->lanes_n == 1 ? 0 : (draw >> 6 & 255) * r->lanes_n >> 8];
 	from = (uint32_t)((draw >> 16 & 0xffff) * l->words >> 16);
 	bit = (uint32_t)__builtin_ctzll(l->left >> from | l->left << (-from & 63));
 	bit = (bit + from) & 63;
-	l->left &= ~(UINT64_C(1) << bit);
 	r->began = true;
 	s->now += s->policy.step_ns;
 	s->steps++;
-	sim_word(s, r, l, l->base + bit);
+	if (__builtin_expect(s->odd, 0)) {
+		sim_step_odd(s, r, l, bit);
+	} else {
+		l->left &= ~(UINT64_C(1) << bit);
+		sim_word(s, r, l, l->base + bit);
+	}
 	/* 3. What follows. */
 	if (l->left == 0)
 		sim_lane_next(r, l);
-	if (r->lanes_n == 0 && !sim_group_begin(s, r, &status)) {
+	if (__builtin_expect(--r->conn->fuse == 0, 0) && !r->stray)
+		sim_fuse_burnt(s, r);
+	else if (r->lanes_n == 0 && !sim_group_begin(s, r, &status)) {
 		sim_deactivate(s, r);
-		sim_end(s, r, status);
+		(s->policy.late ? sim_end_late : sim_end)(s, r, status);
 	}
-	if (__builtin_expect(--k->fuse == 0, 0))
-		sim_fuse_burnt(k);
 }
 
 int
@@ -448,8 +461,8 @@ sim_poll_all(struct far_poller *p, bool idle)
 
 	for (unsigned i = 0; i < SIM_POLL_STEPS && s->active_n && !s->done_n; i++) {
 		sim_step(s);
-		if (s->now >= s->thaw_ns)
-			sim_thaw(s);
+		if (s->now >= s->event_ns)
+			sim_events(s);
 	}
 	if (s->policy.steps_max && s->steps > s->policy.steps_max && !s->exhausted)
 		sim_exhaust(s);
@@ -494,7 +507,7 @@ static void
 sim_idle(void *arg, uint64_t until)
 {
 	struct far_sim *s = arg;
-	uint64_t to = far_min(until, s->thaw_ns);
+	uint64_t to = far_min(until, s->event_ns);
 
 	if (to == SIM_NEVER) {
 		fprintf(stderr, "farside: sim: deadlock at step %llu\n",
@@ -503,8 +516,8 @@ sim_idle(void *arg, uint64_t until)
 	}
 	s->now = far_max(s->now, to);
 	s->steps++;
-	if (s->now >= s->thaw_ns)
-		sim_thaw(s);
+	if (s->now >= s->event_ns)
+		sim_events(s);
 }
 
 struct far_clock
@@ -517,7 +530,7 @@ far_sim_clock(struct far_sim *s)
 
 /* The fabric ---------------------------------------------------------------------------------------------- */
 
-static struct sim_run *
+struct sim_run *
 sim_run_new(struct far_sim *s)
 {
 	struct sim_run *r = s->free_runs;
@@ -539,8 +552,10 @@ sim_post_calm(struct far_sim *s, struct sim_run *r)
 		struct far_op *op = r->next_op;
 		uint64_t off = far_addr_off(op->addr);
 
-		if (!sim_is_valid(s, op))
+		if (!sim_is_valid(s, op)) {
+			s->faults.invalid++;
 			return -FAR_EACCESS;
+		}
 		/* Hardly any time: timers would come late, for the loop looks at them between chains only. */
 		s->now++;
 		s->verbs++;
@@ -577,19 +592,28 @@ sim_post(struct far_fabric *f, struct far_chain *c)
 	r->ops_left = c->cut;
 	r->began = false;
 	r->lanes_n = 0;
+	r->thaw_ns = 0;
+	r->stray = NULL;
 	if (k->dead || k->cut[c->node])
 		status = -FAR_EFENCED;
-	else if (!n->up || n->life != k->life[c->node])
+	else if (k->broken[c->node] || !n->up || n->life != k->life[c->node])
 		status = -FAR_ENODE;
 	else if (s->policy.calm)
 		status = sim_post_calm(s, r);
-	else if (sim_group_begin(s, r, &status) && (status = sim_activate(s, r)) == 0) {
+	else if (k->thaw_ns)
 		/* A paused client may still compute; what it posts waits. */
-		if (k->thaw_ns)
-			far_sim_pause(f, k->thaw_ns - s->now);
+		goto hold;
+	else if (sim_group_begin(s, r, &status) && (status = sim_activate(s, r)) == 0)
+		return 0;
+	if (!k->thaw_ns || k->dead) {
+		sim_end(s, r, status);
 		return 0;
 	}
-	sim_end(s, r, status);
+	/* Nor does it learn what becomes of that before it goes on. */
+	c->status = status;
+	r->ops_left = 0;
+hold:
+	sim_hold(s, r, 0);
 	return 0;
 }
 
@@ -614,10 +638,13 @@ sim_close(struct far_fabric *f)
 	struct sim_conn *k = FAR_CONTAINER(f, struct sim_conn, base), **link;
 	struct far_sim *s = k->sim;
 
+	/* What it left behind at the nodes. */
+	k->thaw_ns = 0;
+	sim_cut(s, k, -1, -FAR_EFENCED);
 	for (link = &s->conns; *link != k; link = &(*link)->next)
 		continue;
 	*link = k->next;
-	sim_thaw_next(s);
+	sim_events_next(s);
 	if (s->favour == k)
 		s->favour = NULL;
 	if (!s->conns)
@@ -647,9 +674,11 @@ far_sim_connect(struct far_sim *s, struct far_loop *l, const struct far_fabric_o
 	k->sim = s;
 	k->id = s->conns_n++;
 	k->fuse = SIM_NEVER;
+	k->plan_ns = SIM_NEVER;
 	k->done_tail = &k->done;
 	k->base.nodes_n = s->nodes_n;
-	k->base.caps = FAR_CAP_ATOMIC_GLOBAL;
+	k->base.caps = s->policy.gap ? 0 : FAR_CAP_ATOMIC_GLOBAL;
+	k->priority = s->policy.changes ? far_rng_next(&s->rng) | SIM_PRIORITY : 0;
 	for (unsigned i = 0; i < s->nodes_n; i++) {
 		k->base.region_len[i] = s->region_len;
 		k->life[i] = s->nodes[i].life;

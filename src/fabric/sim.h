@@ -16,6 +16,11 @@
  * clients compute between two waits takes no time.
  *
  * The nodes run the shipped code (node.h): a control request is one step.
+ *
+ * What else a network may do to a protocol happens only when it is asked for: whole lines or single words
+ * (far_sim_policy.line), atomics that plain WRITEs cut into (.gap), late completions (.late), chains that stand still
+ * (FAR_SIM_PARK), connections that break and leave work behind that lands much later (FAR_SIM_BREAK), clients that
+ * stand still or die, nodes that fail and come back. Each is counted in far_sim_faults.
  */
 #ifndef FAR_FABRIC_SIM_H
 #define FAR_FABRIC_SIM_H
@@ -34,15 +39,46 @@ struct far_sim_opts {
 /* How the world draws its steps. */
 struct far_sim_policy {
 	unsigned keep;       /* the same client moves on with probability 1 - 2^-keep; 0 = uniform */
+	unsigned changes;    /* > 0: not so, but by priority. Clients get them at random, and so many times (and
+	                      * whenever one has been alone for long) the first of them becomes the last. keep = 0 */
+	uint64_t change_steps; /* these changes come within so many steps */
 	bool weak;           /* use all the freedom of G3 inside a chain; else operations take effect in order */
+	bool line;           /* 64 aligned bytes are read or written at once */
+	bool relaxed;        /* WRITEs of a chain in any order, which G3 does not allow: for negative tests */
+	bool gap;            /* an atomic is two steps: WRITEs between them are lost. Clients that connect now are told
+	                      * that FAR_CAP_ATOMIC_GLOBAL does not hold */
+	unsigned late;       /* one completion in so many comes late, 0 = none, */
+	uint64_t late_ns;    /* by that much at most */
 	bool calm;           /* chains take effect whole when they are posted: fast set-up */
 	uint64_t step_ns;    /* virtual time per step, 0 = 100 */
 	uint64_t steps_max;  /* then every connection is cut and far_sim_exhausted() tells; 0 = no limit */
 };
 
 enum far_sim_fate {
-	FAR_SIM_KILL,        /* as far_sim_kill() */
+	FAR_SIM_KILL,        /* as far_sim_kill(); with ns > 0 what is in flight may still land within that time */
 	FAR_SIM_PAUSE,       /* as far_sim_pause() */
+	FAR_SIM_PARK,        /* the chain that steps stands still for ns, the client's others go on */
+	FAR_SIM_BREAK,       /* as far_sim_break() of the node where it steps */
+};
+
+/* How a node comes back. */
+enum far_sim_return {
+	FAR_SIM_EMPTY,       /* formatted anew, with another generation */
+	FAR_SIM_KEPT,        /* with its memory, its sessions fenced */
+	FAR_SIM_NEVER,
+};
+
+/* What befell a world since its last reset. */
+struct far_sim_faults {
+	uint64_t kills, pauses, parks, breaks, lates;
+	uint64_t strays;     /* chains that a broken connection or a dead client left behind, */
+	uint64_t landed;     /* of these: took effect after their client knew nothing of them any more, */
+	uint64_t discarded;  /* or were stopped by a fence or with their node */
+	uint64_t fenced;     /* connections that a node was told to stop */
+	uint64_t zombies;    /* of these: their client lived, and was refused afterwards */
+	uint64_t downs, ups_empty, ups_kept;
+	uint64_t refused;    /* grants */
+	uint64_t invalid;    /* operations outside the region (G5): no shipped protocol posts any */
 };
 
 /* Formats the nodes. On error *out is untouched. -FAR_EINVAL, -FAR_ENOMEM. */
@@ -71,8 +107,25 @@ void far_sim_kill(struct far_fabric *f);
 /* The client's chains stand still for `ns` of virtual time; its lease does not. */
 void far_sim_pause(struct far_fabric *f, uint64_t ns);
 
-/* After `steps` (> 0) more steps of this client, `fate` strikes, between two words. One fuse per client. */
+/* The queue pair to `node` fails. Of the chains in flight there, some part may have happened, and (`ns` > 0) the rest
+ * of each may happen within that time, unless the node was told to stop this session before: -FAR_EUNSURE, or
+ * -FAR_ENODE for those of which nothing can happen any more. Later chains there: -FAR_ENODE. To go on takes a new
+ * connection. */
+void far_sim_break(struct far_fabric *f, unsigned node, uint64_t ns);
+
+/* After `steps` (> 0) more steps of this client, `fate` strikes, between two words. One fuse per client; UINT64_MAX
+ * steps: none. */
 void far_sim_fuse(struct far_fabric *f, uint64_t steps, enum far_sim_fate fate, uint64_t ns);
+
+/* At time `at` the client stops for `ns`, as by far_sim_pause(). One plan per client; UINT64_MAX: none. */
+void far_sim_plan_pause(struct far_fabric *f, uint64_t at, uint64_t ns);
+
+/* At time `at` the node fails, and is back `ns` later. One plan per node; UINT64_MAX: none, also not back. */
+void far_sim_plan_node(struct far_sim *s, unsigned node, uint64_t at, uint64_t ns, enum far_sim_return how);
+
+/* The k-th GRANT request from now on (1: the next) is refused as if the node's memory were all in use, and all later
+ * ones too when `forever`. 0: none. */
+void far_sim_refuse(struct far_sim *s, uint64_t k, bool forever);
 
 /* The node's power fails. Chains in flight: -FAR_EUNSURE, or -FAR_ENODE when nothing of them happened; later ones:
  * -FAR_ENODE, also after it came back: clients must connect anew. */
@@ -92,6 +145,11 @@ uint64_t far_sim_now(const struct far_sim *s);
 uint64_t far_sim_steps(const struct far_sim *s);
 uint64_t far_sim_verbs(const struct far_sim *s);
 bool far_sim_exhausted(const struct far_sim *s);
+const struct far_sim_faults *far_sim_faults(const struct far_sim *s);
+/* Whether the node answers. */
+bool far_sim_node_is_up(const struct far_sim *s, unsigned node);
+/* Until when the faults that have struck so far last; a fault that does not last ends when it strikes. */
+uint64_t far_sim_trouble_end(const struct far_sim *s);
 
 /* Hash over all steps so far: who, what, where, which value (not what calm READs find). The same on every machine. */
 uint64_t far_sim_hash(const struct far_sim *s);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sim_impl.h -- what the files of the simulated fabric share: sim.c moves chains, sim_world.c makes nodes. */
+/* sim_impl.h -- what the files of the simulated fabric share: sim.c moves chains, sim_fate.c stops them, sim_world.c
+ * makes nodes. */
 #ifndef FAR_FABRIC_SIM_IMPL_H
 #define FAR_FABRIC_SIM_IMPL_H
 
@@ -16,9 +17,13 @@ enum {
 	SIM_PAGE = 4096,        /* unit of dirty tracking */
 	SIM_POLL_STEPS = 32,    /* then timers have a look */
 	SIM_STEP_NS = 100,
+	SIM_ALONE = 2048,       /* steps in a row of one client while others could, where priorities rule */
 };
 
 #define SIM_NEVER UINT64_MAX
+
+/* Priorities that are drawn lie above those that who falls behind gets: `lowest`, counting down from here. */
+#define SIM_PRIORITY ((uint64_t)1 << 63)
 
 struct sim_node {
 	struct far_sim *sim;
@@ -31,6 +36,17 @@ struct sim_node {
 	bool up;
 	uint64_t life;          /* counts restarts */
 	uint64_t head_len;      /* what the node's own code writes to, but for bitmaps of chunks */
+	/* The atomic in whose gap we are (policy.gap): what it will store where; NULL: none. */
+	const struct far_op *gap_op;
+	uint64_t *gap_word, gap_value;
+	uint64_t down_ns, up_ns;                 /* the plan; SIM_NEVER: none */
+	enum far_sim_return how;
+};
+
+/* A chain that its client does not wait for any more, with operations and buffers of its own. */
+struct sim_stray {
+	struct far_chain chain;
+	struct far_op ops[];
 };
 
 struct sim_lane {
@@ -53,6 +69,8 @@ struct sim_run {
 	unsigned lanes_n;
 	struct sim_lane lanes[SIM_LANES];
 	struct sim_run *next;   /* in conn.held, or free */
+	uint64_t thaw_ns;       /* held until then, or until its client goes on */
+	struct sim_stray *stray; /* owns `chain`; NULL: a task waits for it */
 };
 
 struct sim_conn {
@@ -60,11 +78,15 @@ struct sim_conn {
 	struct far_sim *sim;
 	unsigned id;
 	bool dead;
+	bool zombie;                     /* fenced while it lived, and not yet noticed it */
 	bool cut[FAR_NODES_MAX];         /* fenced there */
+	bool broken[FAR_NODES_MAX];      /* the queue pair to there */
 	uint64_t life[FAR_NODES_MAX];    /* of the node when we connected */
 	uint64_t session[FAR_NODES_MAX]; /* node_serve() keeps it */
 	uint64_t thaw_ns;                /* paused until then; 0 = not paused */
-	struct sim_run *held;
+	uint64_t plan_ns, plan_len_ns;   /* it will be paused then, for so long; SIM_NEVER: no plan */
+	uint64_t priority;               /* policy.changes */
+	struct sim_run *held;            /* runs that stand still */
 	uint64_t fuse;                   /* steps to go */
 	enum far_sim_fate fate;
 	uint64_t fate_ns;
@@ -87,12 +109,21 @@ struct far_sim {
 
 	struct sim_conn *conns;          /* by id, ascending */
 	unsigned conns_n;                /* ids given */
-	uint64_t thaw_ns;                /* the earliest of all paused */
+	uint64_t event_ns;               /* the next thing that happens by time: a thaw, a plan */
+	uint64_t trouble_ns;             /* far_sim_trouble_end() */
+	struct far_sim_faults faults;
+	uint64_t refuse;                 /* grants until one is refused; 0: none is */
+	bool refuse_all;                 /* and those behind it */
 	struct far_loop *loop;
 	struct far_poller poller;
 
 	struct sim_run **active;
 	uint32_t active_n, active_max;
+	bool odd;                        /* steps are not of single words: policy.line, policy.gap */
+	uint64_t lowest;                 /* priority given so far */
+	uint64_t change_step;            /* the next change of priorities */
+	unsigned changes_left;
+	uint32_t alone;                  /* steps of `favour` in a row */
 	uint32_t at;                     /* who stepped last; >= active_n: draw */
 	const struct sim_conn *favour;   /* whose run that was */
 	struct sim_run *free_runs;
@@ -110,12 +141,55 @@ sim_dirty(struct sim_node *n, uint64_t off)
 	n->dirty_list[n->dirty_n++] = (uint32_t)page;
 }
 
-/* Ends every run of `k` (NULL: anybody's) at `node` (< 0: any node). With -FAR_EUNSURE, runs that did nothing yet end
- * with -FAR_ENODE. */
-void sim_cut(struct far_sim *s, struct sim_conn *k, int node, int status);
+static inline void
+sim_trouble(struct far_sim *s, uint64_t until)
+{
+	s->trouble_ns = far_max(s->trouble_ns, until);
+}
+
+/* sim.c --------------------------------------------------------------------------------------------------- */
+
+/* Lets `r` step. -FAR_ENOMEM. */
+int sim_activate(struct far_sim *s, struct sim_run *r);
+void sim_deactivate(struct far_sim *s, struct sim_run *r);
+
+/* A run in no list, or NULL. */
+struct sim_run *sim_run_new(struct far_sim *s);
+
+/* Ends `r`, which is neither active nor held any more: its task gets `status`. */
+void sim_end(struct far_sim *s, struct sim_run *r, int status);
+
+/* Begins the next group of operations. False: there is none, and *status tells how the chain ended. */
+bool sim_group_begin(struct far_sim *s, struct sim_run *r, int *status);
+
+/* The node's atomic in the gap stores. */
+void sim_gap_close(struct sim_node *n);
 
 /* The world's poller. */
 int sim_poll_all(struct far_poller *p, bool idle);
 bool sim_busy(struct far_poller *p);
+
+/* sim_fate.c ---------------------------------------------------------------------------------------------- */
+
+/* Ends every run of `k` (NULL: anybody's) at `node` (< 0: any node). With -FAR_EUNSURE, runs that did nothing yet end
+ * with -FAR_ENODE. Of a client that is paused, runs end when it goes on. */
+void sim_cut(struct far_sim *s, struct sim_conn *k, int node, int status);
+
+/* `r`, which is in no list, stands still until `until`. */
+void sim_hold(struct far_sim *s, struct sim_run *r, uint64_t until);
+
+/* The fuse of r's client has burnt down; `r` has just stepped, is active and no stray. */
+void sim_fuse_burnt(struct far_sim *s, struct sim_run *r);
+
+/* The run is longer than anybody wanted: every client is dead. */
+void sim_exhaust(struct far_sim *s);
+
+/* What is due by now happens. */
+void sim_events(struct far_sim *s);
+/* Finds out when the next thing is due. */
+void sim_events_next(struct far_sim *s);
+
+/* The first client falls behind all others. */
+void sim_demote(struct far_sim *s, struct sim_conn *k);
 
 #endif

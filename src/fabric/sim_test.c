@@ -390,6 +390,7 @@ test_sim_node_that_fails_comes_back_empty_or_not(void)
 		rig_open(&r, 5, true);
 		region = far_sim_region(r.sim, 0);
 		region[100] = 1;
+		far_sim_touch(r.sim, 0, 800, 8);
 		rig_run(&r, outage, 2);
 		CHECK_EQ(r.err[0], -FAR_EUNSURE);
 		CHECK_EQ(r.err[1], 0);

@@ -22,6 +22,8 @@ sim_stop(void *arg, uint64_t serial)
 		if (k->session[node] != serial || k->life[node] != n->life)
 			continue;
 		k->cut[node] = true;
+		n->sim->faults.fenced++;
+		k->zombie |= !k->dead;
 		sim_cut(n->sim, k, (int)node, -FAR_EFENCED);
 	}
 	return 0;
@@ -101,10 +103,25 @@ far_sim_node_down(struct far_sim *s, unsigned node)
 	struct sim_node *n = &s->nodes[node];
 
 	sim_cut(s, NULL, (int)node, -FAR_EUNSURE);
+	s->faults.downs++;
+	sim_trouble(s, s->now);
+	n->gap_op = NULL;
 	n->up = false;
 	n->life++;
 	node_close(n->node);
 	n->node = NULL;
+}
+
+/* Zeroes the region. What is not dirty is as it was formatted, which is zero behind the head. */
+static void
+sim_node_wipe(struct far_sim *s, struct sim_node *n)
+{
+	far_sim_touch(s, (unsigned)(n - s->nodes), 0, n->head_len);
+	for (uint32_t i = 0; i < n->dirty_n; i++) {
+		uint64_t off = (uint64_t)n->dirty_list[i] * SIM_PAGE;
+
+		memset(n->region + off, 0, far_min(SIM_PAGE, s->region_len - off));
+	}
 }
 
 int
@@ -113,18 +130,24 @@ far_sim_node_up(struct far_sim *s, unsigned node, bool keep)
 	struct sim_node *n = &s->nodes[node];
 	struct node_env env = sim_env(n);
 
-	if (s->raw && keep)
-		n->up = true;
-	if (keep && !s->raw) {
-		n->up = true;
-		far_sim_touch(s, node, 0, n->head_len);
-		return node_open(n->region, s->region_len, &env, &n->node);
+	s->faults.ups_kept += keep;
+	s->faults.ups_empty += !keep;
+	sim_trouble(s, s->now);
+	if (!keep) {
+		sim_node_wipe(s, n);
+		return sim_node_format(s, n);
 	}
-	if (keep)
+	n->up = true;
+	if (s->raw)
 		return 0;
-	far_sim_touch(s, node, 0, s->region_len);
-	memset(n->region, 0, s->region_len);
-	return sim_node_format(s, n);
+	far_sim_touch(s, node, 0, n->head_len);
+	return node_open(n->region, s->region_len, &env, &n->node);
+}
+
+bool
+far_sim_node_is_up(const struct far_sim *s, unsigned node)
+{
+	return s->nodes[node].up;
 }
 
 void *
@@ -155,7 +178,16 @@ sim_start(struct far_sim *s, uint64_t seed)
 	s->now = s->steps = s->verbs = s->hash = 0;
 	s->exhausted = false;
 	s->conns_n = 0;
-	s->thaw_ns = SIM_NEVER;
+	s->trouble_ns = s->refuse = 0;
+	s->refuse_all = false;
+	memset(&s->faults, 0, sizeof(s->faults));
+	s->lowest = SIM_PRIORITY;
+	s->alone = 0;
+	s->event_ns = SIM_NEVER;
+	for (unsigned i = 0; i < s->nodes_n; i++) {
+		s->nodes[i].gap_op = NULL;
+		s->nodes[i].down_ns = s->nodes[i].up_ns = SIM_NEVER;
+	}
 	s->at = UINT32_MAX;
 	s->favour = NULL;
 }
@@ -236,14 +268,31 @@ far_sim_close(struct far_sim *s)
 	free(s);
 }
 
+/* Everybody gets a priority, and the changes a first date. */
+static void
+sim_prioritize(struct far_sim *s)
+{
+	for (struct sim_conn *k = s->conns; k; k = k->next)
+		k->priority = far_rng_next(&s->rng) | SIM_PRIORITY;
+	s->changes_left = s->policy.changes;
+	s->change_step = s->steps + 1 + far_rng_below(&s->rng, s->policy.change_steps + 1);
+	s->lowest = SIM_PRIORITY;
+	s->alone = 0;
+}
+
 void
 far_sim_set_policy(struct far_sim *s, const struct far_sim_policy *p)
 {
+	FAR_ASSERT(p->keep <= 6 && !(p->keep && p->changes));
 	s->policy = *p;
 	if (!s->policy.step_ns)
 		s->policy.step_ns = SIM_STEP_NS;
 	s->keep_mask = p->keep ? (UINT64_C(1) << p->keep) - 1 : 0;
-	FAR_ASSERT(p->keep <= 6);
+	s->odd = p->line || p->gap;
+	for (unsigned i = 0; i < s->nodes_n; i++)
+		sim_gap_close(&s->nodes[i]);
+	if (p->changes && !p->calm)
+		sim_prioritize(s);
 }
 
 uint64_t
@@ -268,6 +317,18 @@ bool
 far_sim_exhausted(const struct far_sim *s)
 {
 	return s->exhausted;
+}
+
+const struct far_sim_faults *
+far_sim_faults(const struct far_sim *s)
+{
+	return &s->faults;
+}
+
+uint64_t
+far_sim_trouble_end(const struct far_sim *s)
+{
+	return s->trouble_ns;
 }
 
 uint64_t

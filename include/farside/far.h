@@ -248,6 +248,14 @@ void far_counts(const struct far *f, struct far_count *ops, struct far_count *ba
 struct far_node_info {
 	uint64_t region_bytes, granted_bytes; /* size of the region, and what of it is handed out in chunks */
 	uint64_t generation;                  /* another one after the node came back empty */
+	/*
+	 * Sessions of clients that went silent and that the node is not allowed to stop, the size of their chunks, and
+	 * the process id of one of them on the node's machine (0: unknown). While there is one, nothing that any client
+	 * frees in this pool is used again: that client might still write there. It ends with the process.
+	 */
+	uint64_t quarantined_bytes;
+	unsigned quarantined_sessions;
+	int quarantined_pid;
 };
 
 /* Fills info[] for the first `max` nodes. Returns the number of nodes of the pool, which may be more, or -FAR_E. */

@@ -72,6 +72,27 @@ stat_json_table(const char *name, const struct far_table_stat *s)
 		(json_int_t)s->granted_block_bytes, "header_bytes", (json_int_t)s->header_bytes);
 }
 
+/* Clients that a node cannot stop: why memory does not come back, and what to do about it. */
+static void
+stat_print_quarantine(const struct far_node_info *info, int n)
+{
+	bool any = false;
+
+	for (int i = 0; i < n; i++) {
+		if (!info[i].quarantined_sessions)
+			continue;
+		any = true;
+		printf("node %-3d %14llu bytes in quarantine: %u silent clients that it may not stop",
+		       i, (unsigned long long)info[i].quarantined_bytes,
+		       info[i].quarantined_sessions);
+		if (info[i].quarantined_pid)
+			printf(", process %d among them", info[i].quarantined_pid);
+		putchar('\n');
+	}
+	if (any)
+		printf("warning  until their processes end, nothing that is freed in this pool is used again\n");
+}
+
 static void
 stat_print_nodes(const struct far_node_info *info, int n)
 {
@@ -80,6 +101,7 @@ stat_print_nodes(const struct far_node_info *info, int n)
 		       (unsigned long long)info[i].region_bytes,
 		       (unsigned long long)info[i].granted_bytes,
 		       100 * stat_ratio(info[i].granted_bytes, info[i].region_bytes));
+	stat_print_quarantine(info, n);
 }
 
 static json_t *
@@ -89,9 +111,13 @@ stat_json_nodes(const struct far_node_info *info, int n)
 
 	for (int i = 0; all && i < n; i++)
 		json_array_append_new(all,
-				      json_pack("{s:i,s:I,s:I}", "node", i, "region_bytes",
-						(json_int_t)info[i].region_bytes, "granted_bytes",
-						(json_int_t)info[i].granted_bytes));
+				      json_pack("{s:i,s:I,s:I,s:{s:i,s:I,s:i}}", "node", i,
+						"region_bytes", (json_int_t)info[i].region_bytes,
+						"granted_bytes", (json_int_t)info[i].granted_bytes,
+						"quarantined", "sessions",
+						(int)info[i].quarantined_sessions, "bytes",
+						(json_int_t)info[i].quarantined_bytes, "pid",
+						info[i].quarantined_pid));
 	return all;
 }
 

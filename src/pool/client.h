@@ -27,9 +27,7 @@ struct pool_place {
 	struct pool_super super;
 	uint32_t *map;         /* by page: 0, or 1 + index in pool.chunks of the own chunk that covers it */
 	bool refused;          /* the last grant asked of it: it had no memory */
-	uint64_t free_pages;   /* estimate: a count of the last full walk over the page table, own grants deducted */
-	uint64_t walk_page;    /* the walk goes on here, */
-	uint64_t walk_free;    /* having met so many free pages */
+	uint64_t free_pages;   /* as the node last told, own grants deducted */
 };
 
 /* How long this client has seen the word of a session line unchanged. */
@@ -172,7 +170,6 @@ struct pool {
 	uint64_t bad_frees;    /* frees of what is no block, or was free: dropped */
 
 	struct pool_table *tables;
-	uint32_t walked;       /* by node: every page word was met once */
 	struct far_count background;
 };
 
@@ -212,8 +209,9 @@ int pool_read_view(struct pool *p, struct far_task *t, struct pool_view *view);
 /* FENCEs sessions whose lease ran out. Yields. */
 int pool_fence_silent(struct pool *p, struct far_task *t);
 
-/* Ends the session when a node came back empty (S4). Yields. */
-int pool_check_generations(struct pool *p, struct far_task *t);
+/* READs what each node tells of itself: ends the session when one came back empty (S4), and notes what is free there.
+ * Yields. */
+int pool_look_at_nodes(struct pool *p, struct far_task *t);
 
 /* Whether the home node does not answer. Yields. */
 bool pool_home_is_gone(struct pool *p, struct far_task *t);
@@ -369,8 +367,6 @@ int pool_drops_finish(struct pool *p, struct far_task *t);
 
 /* usage.c ------------------------------------------------------------------------------------------------- */
 
-/* READs a portion of the nodes' page tables to learn how much is free (pool_pick_node). Yields. */
-int pool_walk_pages(struct pool *p, struct far_task *t);
 /* Adopts the orphans of a table, and returns how many. Yields. */
 int pool_adopt(struct pool_table *pt, struct far_task *t);
 

@@ -247,10 +247,9 @@ pool_housekeep(struct pool *p, struct far_task *t)
 
 	if ((err = pool_harvest_some(p, t)) != 0 ||
 	    (err = pool_release_free(p, t, p->hurry_others)) != 0 ||
-	    (err = pool_scavenge_some(p, t)) != 0 ||
-	    (err = pool_drops_finish(p, t)) != 0)
+	    (err = pool_scavenge_some(p, t)) != 0)
 		return err;
-	return pool_walk_pages(p, t);
+	return pool_drops_finish(p, t);
 }
 
 static int
@@ -269,7 +268,7 @@ pool_round(struct pool *p, struct far_task *t)
 	pool_limbo_stamp(&p->limbo, end, view.epoch);
 	/* 2. Sessions whose lease ran out. A node that cannot be reached now must not end our own lease. */
 	(void)pool_fence_silent(p, t);
-	if (p->err || pool_check_generations(p, t) != 0)
+	if (p->err || pool_look_at_nodes(p, t) != 0)
 		return p->err;
 	/* 3. Everyone here? On to the next epoch. */
 	if ((err = pool_advance(p, t)) != 0)

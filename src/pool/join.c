@@ -161,7 +161,7 @@ pool_alloc_local(struct pool *p)
 		struct pool_place *place = &p->places[i];
 
 		place->map = calloc(place->super.pages_n + 1, sizeof(*place->map));
-		place->free_pages = place->super.pages_n;
+		place->free_pages = far_min(place->super.pages_free, place->super.pages_n);
 		if (!place->map)
 			return -FAR_ENOMEM;
 	}
@@ -240,9 +240,6 @@ pool_open(struct far_task *t, const struct pool_opts *opts, struct pool **out)
 		err = pool_meet_nodes(p, t);
 	if (!err)
 		err = pool_alloc_local(p);
-	/* A first look at what is free, before the lease runs: many a client makes a table and leaves. */
-	if (!err)
-		err = pool_walk_pages(p, t);
 	if (!err)
 		err = pool_join_nodes(p, t);
 	if (!err) {

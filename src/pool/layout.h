@@ -55,7 +55,11 @@ struct pool_super {
 	/* Offset 576: written by the node. */
 	uint64_t next_serial;         /* serials handed out so far */
 	uint64_t sessions_high;       /* session lines at and above were never used */
-	uint64_t pad3[6];
+	uint64_t pages_free;          /* no chunk covers them */
+	uint64_t quarantine_n;        /* sessions whose client this node cannot stop, */
+	uint64_t quarantine_pages;    /* pages of their chunks, */
+	uint64_t quarantine_pid;      /* and the process of one of them; 0: there is none, or it is not known */
+	uint64_t pad3[2];
 };
 _Static_assert(sizeof(struct pool_super) == 640, "superblock");
 _Static_assert(__builtin_offsetof(struct pool_super, epoch) == 512, "epoch has its own line");
@@ -67,7 +71,8 @@ _Static_assert(__builtin_offsetof(struct pool_super, epoch) == 512, "epoch has i
 struct pool_session_line {
 	uint64_t serial;
 	uint64_t word;
-	uint64_t pad[6];
+	uint64_t quarantined; /* the node's: 1 when FENCE could not stop the client */
+	uint64_t pad[5];
 };
 _Static_assert(sizeof(struct pool_session_line) == 64, "session line");
 

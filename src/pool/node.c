@@ -53,11 +53,13 @@ node_session_open(struct node *n, uint64_t serial)
 	node_put(&p->note[0], note[0]);
 	node_put(&p->note[1], note[1]);
 	node_put(&p->serial, serial);
+	node_put(&n->lines[i].quarantined, 0);
 	/* It has announced the epoch of now: it has read nothing yet. */
 	node_put(&n->lines[i].word, POOL_WORD(node_epoch(n), 0));
 	node_put(&n->lines[i].serial, serial);
 	s->serial = serial;
-	s->chunks = 0;
+	s->chunks = s->quarantine_pages = 0;
+	s->pid = (uint32_t)note[0];
 	s->state = NODE_SESSION_LIVE;
 	return s;
 }
@@ -70,15 +72,41 @@ node_gone_note(struct node *n, uint64_t serial)
 	n->gone_at = (n->gone_at + 1) % NODE_GONE;
 }
 
+/* What is quarantined here, for whoever wants to know why memory does not come back. */
+static void
+node_quarantine_count(struct node *n)
+{
+	uint64_t sessions = 0, pages = 0, pid = 0;
+
+	for (uint64_t i = 0; i < n->id.sessions_high; i++) {
+		const struct node_session *s = &n->sessions[i];
+
+		if (s->serial == 0 || s->state != NODE_SESSION_QUARANTINED)
+			continue;
+		sessions++;
+		pages += s->quarantine_pages;
+		pid = pid ? pid : s->pid;
+	}
+	node_put(&n->super->quarantine_n, sessions);
+	node_put(&n->super->quarantine_pages, pages);
+	node_put(&n->super->quarantine_pid, pid);
+}
+
 static void
 node_session_end(struct node *n, struct node_session *s, bool dirty)
 {
+	bool quarantined = s->state == NODE_SESSION_QUARANTINED;
+
+	FAR_ASSERT(s->serial != 0 && (dirty || s->state == NODE_SESSION_LIVE));
 	node_orphan(n, s, dirty);
 	if (node_is_home(n))
 		node_roots_leave(n, s);
 	node_gone_note(n, s->serial);
+	FAR_ASSERT(s->chunks == 0);
 	node_put(&n->lines[node_slot(n, s)].serial, 0);
 	s->serial = 0;
+	if (quarantined)
+		node_quarantine_count(n);
 }
 
 static bool
@@ -109,6 +137,8 @@ node_unstoppable(struct node *n, uint64_t serial)
 		return;
 	s->state = NODE_SESSION_QUARANTINED;
 	node_quarantine(n, s);
+	node_put(&n->lines[node_slot(n, s)].quarantined, 1);
+	node_quarantine_count(n);
 }
 
 /* Requests -------------------------------------------------------------------------------------------------- */
@@ -353,6 +383,7 @@ node_sessions_load(struct node *n)
 		n->sessions[i].serial = serial;
 		node_session_end(n, &n->sessions[i], true);
 	}
+	node_quarantine_count(n);
 	return 0;
 }
 

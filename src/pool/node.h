@@ -22,7 +22,8 @@ struct node_env {
 	 * -FAR_EACCESS: not possible.
 	 */
 	int (*stop)(void *arg, uint64_t serial);
-	/* Describes the client whose request is being served, for node_left() of a later run. NULL: not needed. */
+	/* Describes the client whose request is being served, for node_left() of a later run; the low half of note[0]
+	 * is its process id, or 0. NULL: not needed. */
 	void (*who)(void *arg, uint64_t note[2]);
 	uint64_t (*random)(void *arg);
 	void *arg;

@@ -76,7 +76,7 @@ static void
 node_check_pages(struct node_checker *c)
 {
 	const struct node *n = c->n;
-	uint64_t by_table[POOL_ROOTS] = { 0 }, step;
+	uint64_t by_table[POOL_ROOTS] = { 0 }, pages_free = 0, step;
 
 	for (uint64_t i = 0; i < n->id.pages_n; i += step) {
 		struct pool_page p = pool_page_unpack(n->pages[i]);
@@ -86,6 +86,7 @@ node_check_pages(struct node_checker *c)
 			node_violation(
 				c, "page %" PRIu64 ": the region differs from the node's copy", i);
 		if (p.kind == POOL_PAGE_FREE) {
+			pages_free++;
 			if (n->pages[i] != 0 ||
 			    !(n->spans[i / NODE_SPAN].free >> i % NODE_SPAN & 1))
 				node_violation(
@@ -103,6 +104,9 @@ node_check_pages(struct node_checker *c)
 		by_table[p.table]++;
 		step = p.run;
 	}
+	if (pages_free != n->pages_free || pages_free != n->super->pages_free)
+		node_violation(c, "%" PRIu64 " pages are free, not %" PRIu64, pages_free,
+			       n->super->pages_free);
 	for (unsigned i = 0; i < n->id.roots_n; i++)
 		if (by_table[i] != n->table_chunks[i])
 			node_violation(c, "table %u: %" PRIu64 " chunks, not %u", i, by_table[i],
@@ -113,6 +117,7 @@ static void
 node_check_sessions(struct node_checker *c)
 {
 	const struct node *n = c->n;
+	uint64_t quarantined = 0;
 	uint32_t owned;
 
 	for (unsigned i = 0; i < n->id.sessions_n; i++) {
@@ -125,6 +130,7 @@ node_check_sessions(struct node_checker *c)
 			node_violation(c, "session line %u: range of sequence numbers", i);
 		if (s->serial == 0)
 			continue;
+		quarantined += s->state == NODE_SESSION_QUARANTINED;
 		if (i >= n->super->sessions_high || n->private[i].serial != s->serial ||
 		    (node_is_home(n) && s->serial > n->super->next_serial))
 			node_violation(c, "session line %u: a session that was never opened", i);
@@ -139,6 +145,9 @@ node_check_sessions(struct node_checker *c)
 			node_violation(c, "session line %u: owns %u chunks, not %u", i, owned,
 				       s->chunks);
 	}
+	if (quarantined != n->super->quarantine_n)
+		node_violation(c, "%" PRIu64 " sessions are quarantined, not %" PRIu64, quarantined,
+			       n->super->quarantine_n);
 }
 
 static void

@@ -36,6 +36,8 @@ struct node_session {
 	uint64_t serial; /* 0 = free */
 	uint64_t range_next;
 	uint32_t chunks;
+	uint32_t quarantine_pages; /* of its chunks, once it is quarantined */
+	uint32_t pid;              /* of its process, 0 = not known */
 	enum node_session_state state;
 };
 
@@ -60,6 +62,7 @@ struct node {
 	struct pool_root *names;
 	uint64_t *words;        /* page table */
 	uint32_t *table_chunks; /* per table number */
+	uint64_t pages_free;
 	bool mixed;             /* superpages hold both kinds: the region has too few */
 
 	/* Free pages. hint[k][r]: no superpage of kind k below it has a free run of r pages; hint[0][0]: none below
@@ -127,6 +130,7 @@ int node_scavenged(struct node *n, struct node_session *me, const struct control
 
 /* The session's chunks become orphans. */
 void node_orphan(struct node *n, struct node_session *s, bool dirty);
+/* They are marked, and s->quarantine_pages counts them. */
 void node_quarantine(struct node *n, struct node_session *s);
 
 /* Frees every chunk of the table. -FAR_EACCESS: all but quarantined ones. */

@@ -190,6 +190,14 @@ node_orphan_pop(struct node *n, struct pool_page p)
 	return -1;
 }
 
+/* Clients read the count as a hint; a start counts anew. */
+static void
+node_pages_count(struct node *n, uint64_t pages_free)
+{
+	FAR_ASSERT(pages_free <= n->id.pages_n);
+	node_put(&n->super->pages_free, n->pages_free = pages_free);
+}
+
 static void
 node_chunk_make(struct node *n, uint64_t first, struct pool_page p)
 {
@@ -203,6 +211,7 @@ node_chunk_make(struct node *n, uint64_t first, struct pool_page p)
 	node_page_set(n, first, pool_page_pack(p));
 	node_span_take(n, first, p.run, p.kind);
 	n->table_chunks[p.table]++;
+	node_pages_count(n, n->pages_free - p.run);
 }
 
 static void
@@ -213,6 +222,7 @@ node_chunk_free(struct node *n, uint64_t first)
 	for (uint64_t i = 0; i < p.run; i++)
 		node_page_set(n, first + i, 0);
 	node_span_give(n, first, p.run);
+	node_pages_count(n, n->pages_free + p.run);
 	n->table_chunks[p.table]--;
 	if (p.owner)
 		n->sessions[p.owner - 1].chunks--;
@@ -358,6 +368,7 @@ node_quarantine(struct node *n, struct node_session *s)
 {
 	uint32_t left = s->chunks;
 
+	s->quarantine_pages = 0;
 	for (uint64_t i = 0; left > 0 && i < n->id.pages_n; i += node_page_step(n, i)) {
 		struct pool_page p = pool_page_unpack(n->words[i]);
 
@@ -365,6 +376,7 @@ node_quarantine(struct node *n, struct node_session *s)
 			continue;
 		p.flags |= POOL_PAGE_QUARANTINED;
 		node_page_set(n, i, pool_page_pack(p));
+		s->quarantine_pages += p.run;
 		left--;
 	}
 }
@@ -421,6 +433,7 @@ node_chunk_load(struct node *n, uint64_t first, struct pool_page p)
 	node_span_take(n, first, p.run, p.kind);
 	node_orphan_push(n, first, p);
 	n->table_chunks[p.table]++;
+	n->pages_free -= p.run;
 }
 
 int
@@ -428,6 +441,7 @@ node_pages_load(struct node *n)
 {
 	for (uint32_t s = 0; s < n->spans_n; s++)
 		n->spans[s].free = node_span_full(n, s);
+	n->pages_free = n->id.pages_n;
 	for (uint64_t i = 0; i < n->id.pages_n; i += node_page_step(n, i)) {
 		struct pool_page p = pool_page_unpack(n->pages[i]);
 
@@ -440,5 +454,6 @@ node_pages_load(struct node *n)
 			node_page_set(n, i, 0);
 		}
 	}
+	node_pages_count(n, n->pages_free);
 	return 0;
 }

@@ -523,7 +523,10 @@ test_fence_unstoppable_client_quarantines_until_it_exits(void)
 	r.stop_result = -FAR_EACCESS;
 	CHECK_EQ(CALL_ERR(&r, 0, .code = CONTROL_FENCE, .serial = r.at[1]), -FAR_EACCESS);
 	CHECK_EQ(rig_page(&r, c.off).flags, POOL_PAGE_QUARANTINED);
-	CHECK(r.node->lines[1].serial != 0);
+	CHECK(r.node->lines[1].serial != 0 && r.node->lines[1].quarantined == 1);
+	CHECK_EQ(r.node->super->quarantine_n, 1);
+	CHECK_EQ(r.node->super->quarantine_pages, c.run);
+	CHECK_EQ(r.node->super->quarantine_pid, 4711);
 	CHECK(rig_grant(&r, 0, t, POOL_PAGE_BLOCKS, 3).off != c.off);
 	CHECK_EQ(CALL_ERR(&r, 0, .code = CONTROL_ROOT_DROP, .table = t.table, .root_serial = t.serial), 0);
 	CHECK_EQ(CALL_ERR(&r, 0, .code = CONTROL_TABLE_FREE, .table = t.table, .root_serial = t.serial),
@@ -531,6 +534,7 @@ test_fence_unstoppable_client_quarantines_until_it_exits(void)
 	CHECK_EQ(CALL_ERR(&r, 0, .code = CONTROL_ROOT_FREE, .table = t.table, .root_serial = t.serial), -FAR_EINVAL);
 	rig_check(&r);
 	node_stopped(r.node, r.at[1]);
+	CHECK_EQ(r.node->super->quarantine_n + r.node->super->quarantine_pages + r.node->super->quarantine_pid, 0);
 	CHECK_EQ(rig_page(&r, c.off).flags, POOL_PAGE_DIRTY);
 	CHECK_EQ(CALL_ERR(&r, 0, .code = CONTROL_TABLE_FREE, .table = t.table, .root_serial = t.serial), 0);
 	CHECK_EQ(CALL_ERR(&r, 0, .code = CONTROL_ROOT_FREE, .table = t.table, .root_serial = t.serial), 0);

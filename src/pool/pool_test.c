@@ -582,6 +582,11 @@ expect_second_node(struct rig *r, struct far_task *t, unsigned client)
 	rig_join(r, t, client);
 	REQUIRE(r->pool[client]);
 	CHECK_EQ(pool_pick_node(r->pool[client]), 1);
+	for (unsigned i = 0; i < 2; i++) {
+		const struct pool_super *s = far_sim_region(r->sim, i);
+
+		CHECK_EQ(r->pool[client]->places[i].free_pages, s->pages_free);
+	}
 	rig_leave(r, t, client);
 }
 

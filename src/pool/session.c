@@ -149,19 +149,27 @@ pool_home_is_gone(struct pool *p, struct far_task *t)
 }
 
 int
-pool_check_generations(struct pool *p, struct far_task *t)
+pool_look_at_nodes(struct pool *p, struct far_task *t)
 {
-	uint64_t found[FAR_NODES_MAX];
+	struct {
+		uint64_t generation, pages_free;
+	} found[FAR_NODES_MAX];
 
 	for (unsigned i = 0; i < p->nodes_n; i++) {
-		found[i] = p->places[i].super.generation;
-		far_read(t, far_addr_make(i, offsetof(struct pool_super, generation)), &found[i],
-			 sizeof(found[i]));
+		found[i].generation = p->places[i].super.generation;
+		found[i].pages_free = p->places[i].free_pages;
+		far_read(t, far_addr_make(i, offsetof(struct pool_super, generation)),
+			 &found[i].generation, sizeof(found[i].generation));
+		far_read(t, far_addr_make(i, offsetof(struct pool_super, pages_free)),
+			 &found[i].pages_free, sizeof(found[i].pages_free));
 	}
-	/* A node that does not answer says nothing about its generation; the operations that need it will fail. */
+	/* A node that does not answer says nothing about itself; the operations that need it will fail. */
 	(void)far_wait(t);
 	for (unsigned i = 0; i < p->nodes_n; i++) {
-		if (found[i] != p->places[i].super.generation)
+		struct pool_place *place = &p->places[i];
+
+		place->free_pages = far_min(found[i].pages_free, place->super.pages_n);
+		if (found[i].generation != place->super.generation)
 			p->err = -FAR_ENODE;
 	}
 	return p->err;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * usage.c -- what the nodes' page tables tell: free memory, a table's chunks, orphans.
+ * usage.c -- what the nodes tell of their memory: how much is free, a table's chunks, orphans.
  *
  * Page words are READ in pieces and checked before use. Every piece is a moment of its own, so sums are exact on a pool
  * that nobody changes; other clients' free lists cannot be seen while they live: their blocks count as in use.
@@ -15,50 +15,6 @@ enum {
 };
 
 /* Free memory ----------------------------------------------------------------------------------------------- */
-
-static int
-usage_walk_node(struct pool *p, struct far_task *t, unsigned node, uint64_t *words)
-{
-	struct pool_place *place = &p->places[node];
-	uint64_t n = far_min(USAGE_PAGES, place->super.pages_n - place->walk_page), used = 0;
-	int err;
-
-	far_read(t, far_addr_make(node, place->super.pages_off + place->walk_page * 8), words,
-		 n * 8);
-	if ((err = far_wait(t)) != 0)
-		return err;
-	for (uint64_t i = 0; i < n; i++)
-		used += pool_page_unpack(words[i]).kind != POOL_PAGE_FREE;
-	place->walk_free += n - used;
-	place->walk_page += n;
-	/* Until the first walk is over, what it has not seen counts as free. */
-	if (!(p->walked & (uint32_t)1 << node))
-		place->free_pages -= far_min(used, place->free_pages);
-	if (place->walk_page == place->super.pages_n) {
-		place->free_pages = place->walk_free;
-		place->walk_page = place->walk_free = 0;
-		p->walked |= (uint32_t)1 << node;
-	}
-	return 0;
-}
-
-int
-pool_walk_pages(struct pool *p, struct far_task *t)
-{
-	struct far_scratch_mark mark = far_scratch_mark(t);
-	uint64_t *words;
-
-	/* In a hurry at first, to know something; then now and then. */
-	if (p->ticks % 8 && p->walked == ((uint32_t)1 << p->nodes_n) - 1)
-		return 0;
-	if ((words = far_scratch(t, USAGE_PAGES * 8)) == NULL)
-		return -FAR_ENOMEM;
-	/* A node that does not answer keeps its old estimate. */
-	for (unsigned i = 0; i < p->nodes_n && !p->err; i++)
-		(void)pool_note_error(p, usage_walk_node(p, t, i, words));
-	far_scratch_reset(t, mark);
-	return p->err;
-}
 
 unsigned
 pool_pick_node(struct pool *p)
@@ -216,32 +172,42 @@ pool_table_usage(struct pool_table *pt, struct far_task *t, struct pool_usage *o
 	return err;
 }
 
+/* What the bytes of a node's counters say, which the node changes one by one. */
+static int
+usage_node_info(const struct pool_place *place, const struct pool_super *now,
+		struct far_node_info *info)
+{
+	const struct pool_super *s = &place->super;
+
+	if (now->pages_free > s->pages_n || now->quarantine_pages > s->pages_n ||
+	    now->quarantine_n > s->sessions_n || now->quarantine_pid > INT32_MAX)
+		return -FAR_ECORRUPT;
+	*info = (struct far_node_info){
+		.region_bytes = s->region_len,
+		.granted_bytes = (s->pages_n - now->pages_free) * POOL_PAGE,
+		.generation = s->generation,
+		.quarantined_bytes = now->quarantine_pages * POOL_PAGE,
+		.quarantined_sessions = (unsigned)now->quarantine_n,
+		.quarantined_pid = (int)now->quarantine_pid,
+	};
+	return 0;
+}
+
 int
 pool_node_info(struct pool *p, struct far_task *t, struct far_node_info *info, unsigned max)
 {
 	struct far_count *before = far_account(t, &p->background);
 	struct far_scratch_mark mark = far_scratch_mark(t);
-	uint64_t *words = far_scratch(t, USAGE_PAGES * 8);
-	int err = words ? 0 : -FAR_ENOMEM;
+	unsigned n = (unsigned)far_min(p->nodes_n, max);
+	struct pool_super *now = far_scratch(t, n * sizeof(*now));
+	int err = now ? 0 : -FAR_ENOMEM;
 
-	for (unsigned node = 0; node < p->nodes_n && node < max && !err; node++) {
-		const struct pool_super *s = &p->places[node].super;
-		uint64_t used = 0;
-
-		for (uint64_t at = 0; at < s->pages_n && !err; at += USAGE_PAGES) {
-			uint64_t part = far_min(USAGE_PAGES, s->pages_n - at);
-
-			far_read(t, far_addr_make(node, s->pages_off + at * 8), words, part * 8);
-			err = far_wait(t);
-			for (uint64_t i = 0; i < part; i++)
-				used += pool_page_unpack(words[i]).kind != POOL_PAGE_FREE;
-		}
-		info[node] = (struct far_node_info){
-			.region_bytes = s->region_len,
-			.granted_bytes = used * POOL_PAGE,
-			.generation = s->generation,
-		};
-	}
+	for (unsigned i = 0; i < n && !err; i++)
+		far_read(t, far_addr_make(i, offsetof(struct pool_super, epoch)), &now[i].epoch,
+			 sizeof(now[i]) - offsetof(struct pool_super, epoch));
+	err = err ? err : far_wait(t);
+	for (unsigned i = 0; i < n && !err; i++)
+		err = usage_node_info(&p->places[i], &now[i], &info[i]);
 	far_scratch_reset(t, mark);
 	far_account(t, before);
 	return err ? pool_note_error(p, err) : (int)p->nodes_n;

@@ -199,7 +199,8 @@ ok "table is whole after its memory was taken over"
 runs 0 scan s --prefix dev: --limit 1 && [ "$(wc -l <out)" = 1 ] && grep -q '^dev:' out; ok "scan with prefix and limit"
 runs 0 scan s --keys --json --limit 2 && [ "$(grep -c '^{"key":"[^"]*"}$' out)" = 2 ]; ok "scan keys as JSON"
 "$farside" scan bytes >out 2>err && ! LC_ALL=C grep -q "$(printf '\033')" out; ok "scan escapes control characters"
-runs 0 stat m --json && tr -d ' ' <out >flat && grep -q '"keys":30000,' flat && grep -q '"nodes":\[{"node":0,' flat; ok "stat as JSON"
+runs 0 stat m --json && tr -d ' ' <out >flat && grep -q '"keys":30000,' flat && grep -q '"nodes":\[{"node":0,' flat &&
+	grep -q '"quarantined":{"sessions":0,"bytes":0,"pid":0}' flat; ok "stat as JSON"
 runs 0 stat m && grep -q '^keys  *30000 in' out &&
 	sed -n 's/^total .* = \([0-9]*\); granted \([0-9]*\)$/\1 \2/p' out | awk '{ exit !(NF == 2 && $1 == $2) }'; ok "stat: use, free and headers are what was granted"
 runs 0 stat && grep -q '^node 0 ' out; ok "stat of the pool"

@@ -135,7 +135,7 @@ race_check_word(struct race_checker *c, const struct race_part *p, unsigned i)
 {
 	uint64_t word = p->words[i];
 
-	if (!race_part_is_slot(i)) {
+	if (race_is_header(i)) {
 		if (word != p->line->ident)
 			race_report(c, "subtable %x/%u: header of bucket %u is damaged", p->suffix,
 				    p->depth, i / RACE_BUCKET_WORDS);
@@ -244,7 +244,7 @@ race_stat(struct far_index *ix, struct far_task *t, struct far_table_stat *out)
 			return err;
 		out->subtables++;
 		for (unsigned i = 0; i < part.words_n; i++) {
-			if (race_part_is_slot(i) && race_slot_live(part.words[i])) {
+			if (!race_is_header(i) && race_slot_live(part.words[i])) {
 				out->keys++;
 				out->block_bytes += pool_class_len(race_slot_class(part.words[i]));
 			}

@@ -122,48 +122,17 @@ race_adopt(struct race *r, uint64_t hash, unsigned depth, struct far_addr low, s
 
 /* Doubling ------------------------------------------------------------------------------------------------ */
 
-/* CASes the frozen mark into the words [at, end) that lack it; how many still do, or an error. */
-static int
-race_freeze_words(struct far_task *t, uint64_t root, uint64_t *dir, uint64_t at, uint64_t end)
-{
-	uint64_t old[RACE_BATCH];
-	int err, todo = 0;
-
-	for (uint64_t i = at; i < end; i++) {
-		if (!(dir[i] & RACE_DIR_FROZEN))
-			far_cas(t, far_addr_add(race_unpack(root), i * 8), dir[i],
-				dir[i] | RACE_DIR_FROZEN, &old[i - at]);
-	}
-	if ((err = far_wait(t)) != 0)
-		return err;
-	for (uint64_t i = at; i < end; i++) {
-		uint64_t seen = old[i - at];
-
-		if (dir[i] & RACE_DIR_FROZEN)
-			continue;
-		todo += seen != dir[i] && !(seen & RACE_DIR_FROZEN);
-		dir[i] = seen == dir[i] ? dir[i] | RACE_DIR_FROZEN : seen;
-	}
-	return todo;
-}
-
 /* Freezes all words of the directory at `root` into `dir` (D2). */
 static int
 race_freeze_dir(struct far_task *t, uint64_t root, uint64_t *dir)
 {
-	uint64_t n = (uint64_t)1 << race_dir_depth(root), todo = 1;
-	int got = race_read_dir(t, root, dir);
+	struct race_freeze f = { .at = race_unpack(root),
+				 .words = dir,
+				 .n = (uint64_t)1 << race_dir_depth(root),
+				 .mark = RACE_DIR_FROZEN };
+	int err = race_read_dir(t, root, dir);
 
-	for (int round = 0; todo && got >= 0; round++) {
-		if (round == RACE_ROUNDS_MAX)
-			return -FAR_ECONTENDED;
-		todo = 0;
-		for (uint64_t at = 0; at < n && got >= 0; at += RACE_BATCH) {
-			got = race_freeze_words(t, root, dir, at, far_min(n, at + RACE_BATCH));
-			todo += got > 0;
-		}
-	}
-	return got < 0 ? got : 0;
+	return err ? err : race_freeze(&f, t);
 }
 
 /* Under the lock: makes and publishes a directory twice as long as the one at `root`. */

@@ -90,6 +90,13 @@ race_unpack(uint64_t word)
 	return far_addr_make((unsigned)(word >> 40) & 0x3f, (word & (((uint64_t)1 << 40) - 1)) * POOL_UNIT);
 }
 
+/* Is word `i` of a subtable's buckets a header? Else it is a slot. */
+static inline bool
+race_is_header(uint64_t i)
+{
+	return i % RACE_BUCKET_WORDS == 0;
+}
+
 /* Slots. ------------------------------------------------------------------------------------------------- */
 
 #define RACE_FROZEN    ((uint64_t)1 << 47)

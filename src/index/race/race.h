@@ -158,6 +158,20 @@ int race_finish(struct race *r, struct far_task *t, const struct race_view *v);
  * else was faster. */
 int race_take_over(struct race *r, struct far_task *t, struct far_addr s, uint64_t fate);
 
+/* freeze.c -------------------------------------------------------------------------------------------------- */
+
+/* Words to be frozen. */
+struct race_freeze {
+	struct far_addr at;
+	uint64_t *words; /* as last seen; in the end all with the mark, as they stay */
+	uint64_t n;
+	uint64_t mark;
+	bool headers;    /* every bucket's first word is none of them */
+};
+
+/* Sets the mark in all words by CAS, also when some have it. -FAR_ECONTENDED. */
+int race_freeze(const struct race_freeze *f, struct far_task *t);
+
 /* walk.c: one subtable after the other, in the order of bit-reversed hashes ------------------------------------ */
 
 /* A subtable as read whole, current when it was read. */
@@ -174,13 +188,6 @@ struct race_part {
  * hashing by low bits makes a subtable an interval of bit-reversed hashes, and a split only cuts it in two: so a
  * walk in this order meets every hash once, whatever happens meanwhile. */
 int race_walk(struct race *r, struct far_task *t, uint64_t *cursor, struct race_part *part, bool *last);
-
-/* Word `i` of a part is a slot, not a bucket's header. */
-static inline bool
-race_part_is_slot(unsigned i)
-{
-	return i % RACE_BUCKET_WORDS != 0;
-}
 
 /* Operations (index.h) ------------------------------------------------------------------------------------- */
 

@@ -61,12 +61,6 @@ race_splitting_here(const struct race *r, struct far_addr subtable)
 	return s;
 }
 
-static bool
-race_is_header(unsigned i)
-{
-	return i % RACE_BUCKET_WORDS == 0;
-}
-
 static struct far_addr
 race_word_addr(const struct race_splitter *s, unsigned i)
 {
@@ -91,51 +85,20 @@ race_freeze_first(struct race_splitter *s, struct far_task *t)
 	return 0;
 }
 
-/* CASes the frozen bit into the words [at, end) that lack it; returns how many still do, or an error. */
-static int
-race_freeze_batch(struct race_splitter *s, struct far_task *t, unsigned at, unsigned end)
-{
-	uint64_t old[RACE_BATCH];
-	int err, todo = 0;
-
-	for (unsigned i = at; i < end; i++) {
-		if (!race_is_header(i) && !(s->words[i] & RACE_FROZEN))
-			far_cas(t, race_word_addr(s, i), s->words[i], s->words[i] | RACE_FROZEN,
-				&old[i - at]);
-	}
-	if ((err = far_wait(t)) != 0)
-		return err;
-	for (unsigned i = at; i < end; i++) {
-		if (race_is_header(i) || (s->words[i] & RACE_FROZEN))
-			continue;
-		todo += old[i - at] != s->words[i] && !(old[i - at] & RACE_FROZEN);
-		s->words[i] = old[i - at] == s->words[i] ? s->words[i] | RACE_FROZEN : old[i - at];
-	}
-	return todo;
-}
-
-/* Step 3 for who takes over. */
+/* Step 3 for who takes over: some words are frozen already, and R6 forbids another FAA. */
 static int
 race_freeze_again(struct race_splitter *s, struct far_task *t)
 {
-	int err, todo = 1;
+	struct race_freeze f = { .at = race_word_addr(s, 0),
+				 .words = s->words,
+				 .n = s->words_n,
+				 .mark = RACE_FROZEN,
+				 .headers = true };
+	int err;
 
-	far_read(t, race_word_addr(s, 0), s->words, (size_t)s->words_n * 8);
-	if ((err = far_wait(t)) != 0)
-		return err;
-	for (int round = 0; todo; round++) {
-		if (round == RACE_FREEZE_ROUNDS)
-			return -FAR_ECONTENDED;
-		todo = 0;
-		for (unsigned at = 0; at < s->words_n; at += RACE_BATCH) {
-			err = race_freeze_batch(s, t, at,
-						(unsigned)far_min(s->words_n, at + RACE_BATCH));
-			if (err < 0)
-				return err;
-			todo += err;
-		}
-	}
-	return 0;
+	far_read(t, f.at, s->words, (size_t)s->words_n * 8);
+	err = far_wait(t);
+	return err ? err : race_freeze(&f, t);
 }
 
 static void

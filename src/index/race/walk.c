@@ -23,7 +23,7 @@ static bool
 race_part_frozen(const struct race_part *p)
 {
 	for (unsigned i = 0; i < p->words_n; i++) {
-		if (race_part_is_slot(i) && (p->words[i] & RACE_FROZEN))
+		if (!race_is_header(i) && (p->words[i] & RACE_FROZEN))
 			return true;
 	}
 	return false;
@@ -182,7 +182,7 @@ race_scan(struct far_index *ix, struct far_task *t, uint64_t *cursor, size_t inl
 	if (!s || !e)
 		return -FAR_ENOMEM;
 	for (unsigned i = 0; i < part.words_n; i++) {
-		if (race_part_is_slot(i) && race_slot_live(part.words[i]))
+		if (!race_is_header(i) && race_slot_live(part.words[i]))
 			s[n++].word = part.words[i];
 	}
 	if ((err = race_scan_read(r, t, s, n, inline_max)) != 0)

@@ -111,7 +111,7 @@ pool_read_view(struct pool *p, struct far_task *t, struct pool_view *view)
 	struct pool_session_line *lines =
 		far_scratch(t, p->places[0].super.sessions_n * sizeof(*lines));
 	uint32_t n, max = p->places[0].super.sessions_n;
-	uint64_t posted;
+	uint64_t posted, known = p->epoch; /* others may learn of a later one while we wait */
 	int err = s && lines ? -FAR_EAGAIN : -FAR_ENOMEM;
 
 	/* Twice at most: `high` only grows, and what was added is READ with its slack. */
@@ -123,7 +123,7 @@ pool_read_view(struct pool *p, struct far_task *t, struct pool_view *view)
 		far_read(t, pool_home(p->places[0].super.sessions_off), lines, n * sizeof(*lines));
 		if ((err = far_wait(t)) != 0)
 			break;
-		if (s->epoch < p->epoch || s->epoch >> 48 || s->sessions_high > max)
+		if (s->epoch < known || s->epoch >> 48 || s->sessions_high > max)
 			err = -FAR_ECORRUPT;
 		else if (s->sessions_high > n)
 			err = -FAR_EAGAIN;

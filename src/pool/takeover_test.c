@@ -53,6 +53,46 @@ test_silent_session_is_gone_only_after_its_lease_and_fence(void)
 	rig_close(&r);
 }
 
+/* Moves the epoch on as fast as it goes. */
+static bool epochs_end;
+
+static void
+epochs_fiber(struct far_task *t, void *arg)
+{
+	while (!epochs_end)
+		CHECK_EQ(pool_tick(arg, t), 0);
+}
+
+static void
+look_amid_epochs(struct rig *r, struct far_task *t, unsigned client)
+{
+	struct pool *p = r->pool[client];
+	uint64_t start = p->epoch;
+
+	epochs_end = false;
+	for (unsigned i = 0; i < 2; i++)
+		REQUIRE(far_loop_spawn(r->loop, r->fabric[i], epochs_fiber, r->pool[i], 0) == 0);
+	for (unsigned i = 0; i < 1000; i++)
+		CHECK_EQ(pool_gone(p, t, pool_serial(r->pool[1]) + 1), 1);
+	epochs_end = true;
+	CHECK(p->epoch > start + 50);
+}
+
+static void
+test_session_lines_read_while_the_epoch_moves_are_no_damage(void)
+{
+	struct rig r;
+
+	rig_open(&r, 1, 4 << 20, 17);
+	far_sim_set_policy(r.sim, &(struct far_sim_policy){ .weak = true });
+	rig_run(&r, 0, rig_join);
+	rig_run(&r, 1, rig_join);
+	rig_run(&r, 0, look_amid_epochs);
+	rig_run(&r, 0, rig_leave);
+	rig_run(&r, 1, rig_leave);
+	rig_close(&r);
+}
+
 static void
 expect_fenced(struct rig *r, struct far_task *t, unsigned client)
 {
@@ -427,6 +467,7 @@ test_session_that_ends_amid_scavenging_leaves_dirty_orphans(void)
 
 TEST_MAIN(TEST(test_first_clients_that_come_together_form_one_pool),
 	  TEST(test_silent_session_is_gone_only_after_its_lease_and_fence),
+	  TEST(test_session_lines_read_while_the_epoch_moves_are_no_damage),
 	  TEST(test_paused_session_finds_itself_fenced),
 	  TEST(test_open_of_a_broken_superblock_fails_cleanly),
 	  TEST(test_home_node_that_comes_back_empty_ends_the_session),

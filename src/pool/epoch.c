@@ -69,8 +69,8 @@ pool_leave(struct pool *p, struct far_task *t)
 	return p->err;
 }
 
-static bool
-pool_is_inside(struct far_task *t)
+bool
+pool_is_inside(const struct far_task *t)
 {
 	return t->word != 0;
 }

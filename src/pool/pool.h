@@ -54,12 +54,18 @@ int pool_enter(struct pool *p, struct far_task *t);
 /* Also to be checked before a result is returned: -FAR_EFENCED when the session was revoked meanwhile. */
 int pool_leave(struct pool *p, struct far_task *t);
 
+/* Is `t` between the two? For assertions. */
+bool pool_is_inside(const struct far_task *t);
+
 /* A version that was never given before: client : 16 | sequence : 48. May yield (a range of numbers runs out every
  * 2^20). */
 int pool_version(struct pool *p, struct far_task *t, uint64_t *version);
 
 /* The serial of this session: what a lock word holds. */
 uint64_t pool_serial(const struct pool *p);
+
+/* How long a silent session lives: what waiting for another client is measured by. */
+uint64_t pool_lease(const struct pool *p);
 
 /* Memory nodes of the pool. */
 unsigned pool_nodes(const struct pool *p);

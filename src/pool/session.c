@@ -278,6 +278,12 @@ pool_serial(const struct pool *p)
 	return p->serial;
 }
 
+uint64_t
+pool_lease(const struct pool *p)
+{
+	return p->lease_ns;
+}
+
 unsigned
 pool_nodes(const struct pool *p)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "index/common/block.h"
 #include "index/common/gate.h"
+#include "index/common/patience.h"
 #include "test.h"
 
 union room {
@@ -196,8 +197,96 @@ test_gate_keys_of_one_hash_are_not_combined(void)
 	CHECK_EQ(log.answered, 0);
 }
 
+/* Time that passes by being waited for. */
+static uint64_t
+patience_now(void *arg)
+{
+	return *(uint64_t *)arg;
+}
+
+static void
+patience_idle(void *arg, uint64_t until)
+{
+	*(uint64_t *)arg = until;
+}
+
+struct patience_case {
+	uint64_t lease_ns;
+	bool changing;  /* at each look another client is at it */
+	unsigned looks; /* until patience ends, */
+	unsigned soon;  /* the first of them that come before the waits are long */
+	uint64_t took_ns;
+};
+
+static void
+patience_fiber(struct far_task *t, void *arg)
+{
+	struct patience_case *c = arg;
+	uint64_t start = far_now(t);
+	struct patience p;
+
+	patience_start(&p, t, c->lease_ns);
+	while (patience_wait(&p, t) == 0 && c->looks < 10000) {
+		c->looks++;
+		c->soon += !patience_is_long(&p);
+		patience_meet(&p, t, c->changing ? 1 + c->looks : 1);
+	}
+	c->took_ns = far_now(t) - start;
+}
+
+static struct patience_case
+patience_run(uint64_t lease_ns, bool changing)
+{
+	struct patience_case c = { .lease_ns = lease_ns, .changing = changing };
+	uint64_t now = 1;
+	struct far_loop *loop;
+
+	REQUIRE(far_loop_open(&(struct far_loop_opts){ .clock = { patience_now, patience_idle, &now } }, &loop) == 0);
+	REQUIRE(far_loop_spawn(loop, NULL, patience_fiber, &c, 0) == 0);
+	far_loop_run(loop);
+	far_loop_close(loop);
+	return c;
+}
+
+static void
+test_patience_lasts_a_multiple_of_the_lease_and_few_looks(void)
+{
+	static const uint64_t leases[] = { 1, 100000, 500000, 200000000, 2000000000, 3600000000000 };
+
+	for (size_t i = 0; i < FAR_LEN(leases); i++) {
+		struct patience_case c = patience_run(leases[i], false);
+
+		CHECK(c.took_ns >= PATIENCE_LEASES * leases[i]);
+		CHECK(c.took_ns <= (PATIENCE_LEASES + 1) * leases[i] + 10);
+		CHECK(c.looks <= (PATIENCE_LEASES + 1) * PATIENCE_PART);
+	}
+}
+
+static void
+test_patience_looks_soon_at_first_and_rarely_later(void)
+{
+	struct patience_case c = patience_run(2000000000, false);
+
+	/* 64 us, 256 us, 1 ms, 4 ms, 16 ms, 66 ms; then an eighth of a second each. */
+	CHECK_EQ(c.soon, 6);
+	CHECK(c.looks <= 6 + PATIENCE_LEASES * PATIENCE_PART + 1);
+}
+
+static void
+test_patience_ends_though_the_client_waited_for_changes_for_ever(void)
+{
+	struct patience_case c = patience_run(2000000000, true);
+
+	CHECK(c.took_ns > PATIENCE_LEASES * c.lease_ns);
+	CHECK(c.took_ns <= (PATIENCE_OTHERS + 1) * (PATIENCE_LEASES + 1) * c.lease_ns);
+	CHECK(c.looks < 10000);
+}
+
 TEST_MAIN(TEST(test_block_round_trip_verifies), TEST(test_block_any_flipped_bit_is_noticed),
 	  TEST(test_block_lengths_beyond_its_room_are_refused), TEST(test_gate_blind_writes_behind_one_are_combined),
 	  TEST(test_gate_other_writes_go_one_by_one),
 	  TEST(test_gate_oldest_writer_is_not_overtaken_for_ever),
-	  TEST(test_gate_keys_of_one_hash_are_not_combined))
+	  TEST(test_gate_keys_of_one_hash_are_not_combined),
+	  TEST(test_patience_lasts_a_multiple_of_the_lease_and_few_looks),
+	  TEST(test_patience_looks_soon_at_first_and_rarely_later),
+	  TEST(test_patience_ends_though_the_client_waited_for_changes_for_ever))

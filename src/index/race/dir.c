@@ -13,15 +13,12 @@
  *    it was: then race_reach() lets it grow.
  */
 #include "base/base.h"
+#include "index/common/patience.h"
 #include "index/race/race.h"
 
 enum {
-	RACE_ROUNDS_MAX = 64,      /* of freezing: each lost one means that another made progress */
-	RACE_LOCK_FIRST_NS = 8000, /* a wait for the lock: 8 us, then twice as long each, */
-	RACE_LOCK_DOUBLINGS = 13,  /* up to 65 ms */
-	RACE_LOCK_POLLS = 100,     /* about six seconds: longer than a lease and FENCE */
-	RACE_LOCK_GONE = 8,        /* every so many looks the holder's lease is looked at, too */
-	RACE_READ_MAX = 1 << 20,   /* bytes of one READ of the directory */
+	RACE_SWITCH_ROUNDS = 64, /* of a switch: each but the last was overtaken by a doubling */
+	RACE_READ_MAX = 1 << 20, /* bytes of one READ of the directory */
 };
 
 /* Notes a READ of the changing words of the head. */
@@ -36,7 +33,7 @@ race_check_root(struct race *r, struct far_task *t, uint64_t root)
 {
 	unsigned depth = race_dir_depth(root);
 
-	if (depth > RACE_DEPTH_MAX || (root & RACE_DIR_FROZEN))
+	if (depth > RACE_DEPTH_MAX || root != race_dir(depth, race_unpack(root)))
 		return -FAR_ECORRUPT;
 	return race_check_addr(r, t, race_unpack(root), sizeof(uint64_t) << depth);
 }
@@ -178,57 +175,91 @@ fail:
 	return err;
 }
 
-/* Takes the doubling lock or sees that the directory is deep enough: 1, 0, or an error. */
+/* On the way to the doubling lock. */
+struct race_locker {
+	unsigned depth;             /* the directory is to be deeper */
+	uint64_t holder;            /* whom to take it from: 0, or a session that is gone */
+	struct race_root_line line; /* as READ after the CAS of the lock */
+	struct patience patience;
+};
+
+/* One try. RACE_DONE: the lock is ours. RACE_NEEDLESS: the directory is deep enough. RACE_AGAIN. */
 static int
-race_lock_dir(struct race *r, struct far_task *t, unsigned depth, struct race_root_line *line)
+race_lock_try(struct race *r, struct far_task *t, struct race_locker *l)
 {
-	struct far_addr lock = race_head_at(r, offsetof(struct race_head, doubling));
-	uint64_t old, me = pool_serial(r->pool), holder = 0;
+	uint64_t expect = l->holder, me = pool_serial(r->pool), old;
 	int err;
 
-	for (int poll = 0; poll < RACE_LOCK_POLLS; poll++) {
-		far_cas(t, lock, holder, me, &old);
-		race_note_root(r, t, line);
-		if ((err = far_wait(t)) != 0)
+	far_cas(t, race_head_at(r, offsetof(struct race_head, doubling)), expect, me, &old);
+	race_note_root(r, t, &l->line);
+	if ((err = far_wait(t)) != 0)
+		return err;
+	/* No other fiber of ours is here: a lock that names us was left by an operation that ended in an error. */
+	if (old == expect || old == me)
+		return RACE_DONE;
+	if ((err = race_check_root(r, t, l->line.root)) != 0)
+		return err;
+	if (race_dir_depth(l->line.root) > l->depth)
+		return RACE_NEEDLESS;
+	l->holder = 0;
+	patience_meet(&l->patience, t, old);
+	/* Somebody doubles. Is it alive? A lease is not a fence: only FENCE lets us take its lock. */
+	if (old && patience_is_long(&l->patience) && (err = pool_gone(r->pool, t, old)) == 1)
+		l->holder = old;
+	return err < 0 ? err : RACE_AGAIN;
+}
+
+/* Takes the lock, or sees that there is no need to. -FAR_ETIMEOUT: a live client has held it for a few leases. */
+static int
+race_lock(struct race *r, struct far_task *t, struct race_locker *l)
+{
+	int err;
+
+	while ((err = race_lock_try(r, t, l)) == RACE_AGAIN) {
+		if (!l->holder && (err = patience_wait(&l->patience, t)) != 0)
 			return err;
-		if (old == holder)
-			return 1;
-		if ((err = race_check_root(r, t, line->root)) != 0 ||
-		    race_dir_depth(line->root) > depth)
-			return err;
-		/* Somebody doubles. Is it alive? A lease is not a fence: only FENCE lets us take its lock. */
-		holder = 0;
-		if (old != me && (poll + 1) % RACE_LOCK_GONE == 0) {
-			if ((err = pool_gone(r->pool, t, old)) < 0)
-				return err;
-			holder = err ? old : 0;
-		}
-		far_sleep(t, (uint64_t)RACE_LOCK_FIRST_NS << far_min(poll, RACE_LOCK_DOUBLINGS));
 	}
-	return -FAR_ECONTENDED;
+	return err;
+}
+
+/* One fiber of this client at a time: the others find that it was done, without a verb. */
+static int
+race_double_alone(struct race *r, struct far_task *t, struct race_locker *l)
+{
+	struct far_addr lock = race_head_at(r, offsetof(struct race_head, doubling));
+	uint64_t old;
+	int err = race_lock(r, t, l), unlock;
+
+	if (err != RACE_DONE)
+		return err;
+	if ((err = race_check_root(r, t, l->line.root)) == 0 &&
+	    race_dir_depth(l->line.root) <= l->depth)
+		err = race_grow_dir(r, t, l->line.root);
+	far_forget(t);
+	far_cas(t, lock, pool_serial(r->pool), 0, &old);
+	unlock = far_wait(t);
+	return err ? err : unlock;
 }
 
 int
 race_double(struct race *r, struct far_task *t, unsigned depth)
 {
-	struct far_addr lock = race_head_at(r, offsetof(struct race_head, doubling));
-	struct race_root_line line;
-	uint64_t old;
-	int err, unlock;
+	struct race_locker l = { .depth = depth };
+	int err;
 
 	if (depth >= RACE_DEPTH_MAX)
 		return -FAR_EFULL;
-	err = race_lock_dir(r, t, depth, &line);
-	if (err == 1) {
-		if ((err = race_check_root(r, t, line.root)) == 0 &&
-		    race_dir_depth(line.root) <= depth)
-			err = race_grow_dir(r, t, line.root);
-		far_forget(t);
-		far_cas(t, lock, pool_serial(r->pool), 0, &old);
-		unlock = far_wait(t);
-		err = err ? err : unlock;
+	patience_start(&l.patience, t, pool_lease(r->pool));
+	while (r->doubling) {
+		if ((err = patience_wait(&l.patience, t)) != 0)
+			return err;
+		if (r->depth > depth)
+			return 0;
 	}
-	return err ? err : race_refresh(r, t, false);
+	r->doubling = true;
+	err = race_double_alone(r, t, &l);
+	r->doubling = false;
+	return err < 0 ? err : race_refresh(r, t, false);
 }
 
 /* Switching ----------------------------------------------------------------------------------------------- */
@@ -308,7 +339,7 @@ race_switch(struct race *r, struct far_task *t, const struct race_children *c)
 {
 	int err;
 
-	for (int round = 0; round < RACE_ROUNDS_MAX; round++) {
+	for (int round = 0; round < RACE_SWITCH_ROUNDS; round++) {
 		uint64_t root = r->root;
 		bool frozen = false;
 

@@ -31,10 +31,12 @@ mend_fiber(struct far_task *t, void *arg)
 	REQUIRE(pool_table_new(m->pool, t, "t", "race", &m->pt) == 0);
 	REQUIRE(race_create(m->pt, t, &o, &head) == 0);
 	REQUIRE(pool_table_commit(m->pt, t, head) == 0);
+	REQUIRE(pool_enter(m->pool, t) == 0);
 	REQUIRE(race_open(m->pt, t, &o, &m->ix) == 0);
 	m->r = race_of(m->ix);
 	m->pt->ops = far_index_find("race");
 	m->pt->index = m->ix;
+	CHECK_EQ(pool_leave(m->pool, t), 0);
 	m->body(m, t);
 	pool_table_detach(m->pt, t);
 	race_close(m->ix);
@@ -245,9 +247,14 @@ mend_taker(struct far_task *t, void *arg)
 {
 	uint64_t fate = RACE_FATE(RACE_FATE_CLAIMED, pool_serial(((struct mend *)arg)->pool));
 	struct mend *m = arg;
+	struct race_view v;
+	int err;
 
 	CHECK_EQ(pool_enter(m->pool, t), 0);
-	CHECK_EQ(race_take_over(m->r, t, m->at, fate), 0);
+	race_locate(m->r, 0, &v);
+	CHECK_EQ(v.subtable.raw, m->at.raw);
+	err = race_take_over(m->r, t, &v, fate);
+	CHECK(err == 0 || err == RACE_AGAIN);
 	CHECK_EQ(pool_leave(m->pool, t), 0);
 	m->left--;
 }
@@ -345,6 +352,26 @@ test_race_root_that_changes_under_the_lock_is_an_error(void)
 	mend_run(body_root_changes, 1, 1);
 }
 
+/* An operation of ours took the doubling lock and ended in an error before it gave it up. */
+static void
+body_own_lock(struct mend *m, struct far_task *t)
+{
+	struct race_head *head = (void *)(world_region(m->w, 0) + far_addr_off(m->pt->head));
+	uint64_t start = far_now(t);
+
+	head->doubling = pool_serial(m->pool);
+	mend_writers(m, t);
+	CHECK_EQ(head->doubling, 0);
+	CHECK(m->r->depth > 1);
+	CHECK(far_now(t) - start < POOL_LEASE_NS / 4);
+}
+
+static void
+test_race_forgotten_lock_is_taken_by_one_of_many_fibers(void)
+{
+	mend_run(body_own_lock, 1, 1);
+}
+
 /* Is `part` the place of any hash in this cache? */
 static bool
 mend_names(const struct race *r, struct far_addr part)
@@ -396,6 +423,7 @@ TEST_MAIN(TEST(test_race_reach_of_a_frozen_tentative_slot_leaves_it_frozen),
 	  TEST(test_race_recover_finishes_splits_of_several_generations),
 	  TEST(test_race_split_that_fails_gives_its_memory_back),
 	  TEST(test_race_forgotten_claim_is_taken_over_by_one_of_many_fibers),
+	  TEST(test_race_forgotten_lock_is_taken_by_one_of_many_fibers),
 	  TEST(test_race_fibers_at_one_full_subtable_split_it_once),
 	  TEST(test_race_circle_of_fates_ends_in_an_error),
 	  TEST(test_race_root_that_changes_under_the_lock_is_an_error),

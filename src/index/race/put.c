@@ -31,11 +31,6 @@ struct race_write {
 	struct race_matches matches; /* of the view */
 };
 
-enum race_step {
-	RACE_AGAIN = 1, /* look up again */
-	RACE_DONE = 0,  /* or a negative error */
-};
-
 static uint64_t
 race_write_slot(const struct race_write *w)
 {

@@ -35,6 +35,13 @@ enum {
 	RACE_CORRUPT_TRIES = 3,  /* looks at one slot before its block counts as damaged */
 };
 
+/* What a step returns that ended well, if not 0. */
+enum race_step {
+	RACE_DONE = 0,
+	RACE_AGAIN,    /* what it was built on has changed: look again, from the top */
+	RACE_NEEDLESS, /* another client has done it */
+};
+
 struct race_splitter;
 
 struct race {
@@ -54,8 +61,9 @@ struct race {
 	uint64_t version;
 	uint64_t *dir;
 
-	/* Subtables that fibers of this client are splitting right now. */
+	/* Subtables that fibers of this client are splitting right now; whether one is about to double. */
 	struct race_splitter *splitting;
+	bool doubling;
 };
 
 /* A key's place in the table, and the 28 slots as last read. */
@@ -144,19 +152,31 @@ struct race_children {
 /* Makes every directory word that names the parent, or an ancestor of it, name a child (R5, D3). */
 int race_switch(struct race *r, struct far_task *t, const struct race_children *c);
 
-/* split.c: splits and waiting for them --------------------------------------------------------------------- */
+/* split.c --------------------------------------------------------------------------------------------------- */
 
 /* Splits the view's subtable, or waits for whoever does. Afterwards: look up again. */
 int race_split(struct race *r, struct far_task *t, const struct race_view *v);
-/* The view met a frozen slot: follows the fate, waiting while it is undecided. Afterwards: look up again. */
+/* Claims the view's subtable, whose claimer is gone, anew, and splits it. `fate`: its word as last read. RACE_AGAIN:
+ * somebody else was faster. */
+int race_take_over(struct race *r, struct far_task *t, const struct race_view *v, uint64_t fate);
+/* Step 7 of a split that was decided, by anybody. */
+int race_finish_split(struct race *r, struct far_task *t, const struct race_children *c);
+/* A fiber of this client is splitting `subtable`. */
+bool race_is_splitting(const struct race *r, struct far_addr subtable);
+
+/* fate.c ---------------------------------------------------------------------------------------------------- */
+
+/* Waits while the fate of the view's subtable, which somebody splits, is undecided, and follows it. Afterwards: look up
+ * again. -FAR_ETIMEOUT: undecided after a few leases, though the claimer lives. */
 int race_wait_split(struct race *r, struct far_task *t, const struct race_view *v);
 /* The fate of the view's subtable was found decided: enters its children into the cache. Afterwards: look up again. */
 int race_follow(struct race *r, struct far_task *t, const struct race_view *v);
 /* The same, and does what is left of the split: its splitter may be dead. */
 int race_finish(struct race *r, struct far_task *t, const struct race_view *v);
-/* Claims subtable `s`, whose claimer is gone, anew, and splits it. `fate`: its word as last read. 0 also when somebody
- * else was faster. */
-int race_take_over(struct race *r, struct far_task *t, struct far_addr s, uint64_t fate);
+/* The claim `fate` on the view's subtable lasts. If its client is gone, takes over: 0. RACE_AGAIN: it is alive, or
+ * somebody else was faster. A claim of our own that no fiber of ours works on was left by an operation that ended in an
+ * error. */
+int race_check_claimer(struct race *r, struct far_task *t, const struct race_view *v, uint64_t fate);
 
 /* freeze.c -------------------------------------------------------------------------------------------------- */
 

@@ -12,16 +12,18 @@ struct bench {
 	struct pool_table *pt;
 	struct far_index *ix;
 	struct far_count count;
+	uint64_t lease_ns;    /* 0: the default */
 	unsigned elsewhere;   /* a node where the first subtable does not lie */
 };
 
 static void
 bench_open(struct bench *b, struct far_task *t, bool create, unsigned groups)
 {
+	struct pool_opts po = { .lease_ns = b->lease_ns };
 	struct far_index_opts o = { .groups = groups };
 	struct far_addr head;
 
-	REQUIRE(pool_open(t, NULL, &b->pool) == 0);
+	REQUIRE(pool_open(t, &po, &b->pool) == 0);
 	if (create) {
 		REQUIRE(pool_table_new(b->pool, t, "t", "race", &b->pt) == 0);
 		REQUIRE(race_create(b->pt, t, &o, &head) == 0);
@@ -29,9 +31,11 @@ bench_open(struct bench *b, struct far_task *t, bool create, unsigned groups)
 	} else {
 		REQUIRE(pool_table_open(b->pool, t, "t", &b->pt) == 0);
 	}
+	REQUIRE(pool_enter(b->pool, t) == 0);
 	REQUIRE(race_open(b->pt, t, &o, &b->ix) == 0);
 	b->pt->ops = far_index_find("race");
 	b->pt->index = b->ix;
+	CHECK_EQ(pool_leave(b->pool, t), 0);
 	b->elsewhere = !far_addr_node(race_unpack(race_of(b->ix)->dir[0]));
 }
 
@@ -345,6 +349,71 @@ test_race_death_at_any_step_is_mended_by_others(void)
 	CHECK(deaths > 100 && splits > 300);
 }
 
+/* A client claims the only subtable, and the doubling lock, and is not heard of again. */
+struct silence {
+	struct bench heir, victim;
+	struct far_fabric *wire;
+	uint64_t took_ns;
+	bool dead;
+};
+
+static void
+silence_victim(struct far_task *t, void *arg)
+{
+	struct silence *s = arg;
+	struct race *r;
+	uint64_t me, old;
+
+	bench_open(&s->victim, t, false, 0);
+	r = race_of(s->victim.ix);
+	me = pool_serial(s->victim.pool);
+	far_cas(t, race_unpack(r->dir[0]), 0, RACE_FATE(RACE_FATE_CLAIMED, me), &old);
+	far_cas(t, race_head_at(r, offsetof(struct race_head, doubling)), 0, me, &old);
+	CHECK_EQ(far_wait(t), 0);
+	s->victim.pt->index = NULL;
+	race_close(s->victim.ix);
+	pool_abandon(s->victim.pool);
+	far_sim_kill(s->wire);
+	s->dead = true;
+}
+
+static void
+body_silence(struct far_task *t, void *arg)
+{
+	struct silence *s = arg;
+	uint64_t start;
+	char key[32];
+
+	bench_open(&s->heir, t, true, 1);
+	s->wire = world_connect(s->heir.w);
+	REQUIRE(far_loop_spawn(far_task_loop(t), s->wire, silence_victim, s, 0) == 0);
+	while (!s->dead)
+		far_sleep(t, 1000);
+	start = far_now(t);
+	for (unsigned i = 0; i < 40; i++)
+		CHECK_EQ(bench_op(&s->heir, t, BENCH_INSERT, crash_key(key, "heir", i)), 0);
+	s->took_ns = far_now(t) - start;
+	bench_close(&s->heir, t);
+}
+
+static void
+test_race_claim_of_a_silent_client_is_taken_over_after_its_lease_however_long(void)
+{
+	static const uint64_t leases[] = { 3000000, 200000000, 2000000000, 60000000000 };
+
+	for (size_t i = 0; i < FAR_LEN(leases); i++) {
+		struct silence s = { .heir = { .w = world_open("sim", 1, 4 << 20, 7), .lease_ns = leases[i] } };
+
+		s.victim = s.heir;
+		world_run(s.heir.w, body_silence, &s);
+		world_close(s.heir.w);
+		CHECK(s.took_ns > leases[i] * 3 / 4);
+		CHECK(s.took_ns < leases[i] * 3 / 2 + 1000000);
+		printf("# lease %.3f s: taken over after %.3f s\n", (double)leases[i] * 1e-9, (double)s.took_ns * 1e-9);
+	}
+}
+
 TEST_MAIN(TEST(test_race_costs_match_the_published_table),
 	  TEST(test_race_split_of_another_client_costs_at_most_8_round_trips),
+	  TEST(test_race_claim_of_a_silent_client_is_taken_over_after_its_lease_however_long),
 	  TEST(test_race_death_at_any_step_is_mended_by_others))

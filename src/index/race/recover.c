@@ -9,7 +9,7 @@
 #include "index/race/race.h"
 
 /* The subtable that directory word `i` names: a split that a dead client left behind is finished or done over. A live
- * client's is its own business. */
+ * client's is its own business. RACE_AGAIN: it names other subtables now, which were not looked at. */
 static int
 race_recover_word(struct race *r, struct far_task *t, uint64_t i, uint64_t word)
 {
@@ -26,24 +26,20 @@ race_recover_word(struct race *r, struct far_task *t, uint64_t i, uint64_t word)
 	case RACE_FATE_NONE:
 		return 0;
 	case RACE_FATE_CLAIMED:
-		if (RACE_FATE_SERIAL(fate) == pool_serial(r->pool))
-			return 0;
-		err = pool_gone(r->pool, t, RACE_FATE_SERIAL(fate));
-		if (err == 1)
-			err = race_take_over(r, t, v.subtable, fate);
-		return err;
+		err = race_check_claimer(r, t, &v, fate);
+		return err == RACE_AGAIN ? 0 : err;
 	default:
 		err = race_finish(r, t, &v);
-		return err ? err : 1;
+		return err ? err : RACE_AGAIN;
 	}
 }
 
-/* Looks at every subtable that the directory names, once. 1: again, some have been replaced. */
+/* Looks at every subtable that the directory names, once. RACE_AGAIN: some have been replaced. */
 static int
 race_recover_words(struct race *r, struct far_task *t)
 {
 	uint64_t n = (uint64_t)1 << r->depth, *dir = malloc(n * sizeof(*dir));
-	int err = 0, again = 0;
+	int err = 0, again = RACE_DONE;
 
 	if (!dir)
 		return -FAR_ENOMEM;
@@ -53,7 +49,8 @@ race_recover_words(struct race *r, struct far_task *t)
 
 		if (first == i || dir[first] != dir[i])
 			err = race_recover_word(r, t, i, dir[i]);
-		again |= err == 1;
+		if (err == RACE_AGAIN)
+			again = err;
 	}
 	free(dir);
 	return err < 0 ? err : again;
@@ -80,11 +77,11 @@ int
 race_recover(struct far_index *ix, struct far_task *t)
 {
 	struct race *r = race_of(ix);
-	int err = race_recover_lock(r, t), again = 1;
+	int err = race_recover_lock(r, t), again = RACE_AGAIN;
 
 	/* Of a subtable whose split was decided and not finished, the directory names no child; but a child may have
 	 * been split by another client, which died in the same way. Each look finishes at least one generation. */
-	for (int look = 0; again > 0 && !err; look++) {
+	for (int look = 0; again == RACE_AGAIN && !err; look++) {
 		if (look > RACE_DEPTH_MAX)
 			return -FAR_ECORRUPT;
 		if ((err = race_refresh(r, t, true)) == 0)

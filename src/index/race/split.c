@@ -17,14 +17,6 @@
 #include "base/base.h"
 #include "index/race/race.h"
 
-enum {
-	RACE_FREEZE_ROUNDS = 64,
-	RACE_WAIT_FIRST_NS = 64000, /* a wait for a split: 64 us, then four times longer each, */
-	RACE_WAIT_QUADS = 5,        /* up to 65 ms: few looks, thus few round trips */
-	RACE_WAIT_POLLS = 100,      /* about six seconds: longer than a lease and FENCE */
-	RACE_WAIT_GONE = 6,         /* after so many looks the claimer's lease is looked at, too */
-};
-
 struct race_splitter {
 	struct race *r;
 	struct race_children c;
@@ -51,8 +43,8 @@ race_splitting_remove(struct race_splitter *s)
 	*at = s->next;
 }
 
-static bool
-race_splitting_here(const struct race *r, struct far_addr subtable)
+bool
+race_is_splitting(const struct race *r, struct far_addr subtable)
 {
 	const struct race_splitter *s = r->splitting;
 
@@ -145,8 +137,8 @@ race_distribute(struct race_splitter *s, struct far_task *t)
 	return 0;
 }
 
-/* Step 7. May be done by several clients at once; one of them retires the parent. */
-static int
+/* May be done by several clients at once; one of them retires the parent. */
+int
 race_finish_split(struct race *r, struct far_task *t, const struct race_children *c)
 {
 	uint64_t decided = RACE_FATE(RACE_FATE_DECIDED, race_pack(c->low));
@@ -226,7 +218,7 @@ race_alloc_children(struct race_splitter *s, struct far_task *t)
 	return err;
 }
 
-/* Claims the parent whose fate is `expect` and splits it. Returns 1 when somebody else was faster. */
+/* Claims the parent whose fate is `expect` and splits it. RACE_AGAIN: somebody else was faster. */
 static int
 race_claim_and_split(struct race_splitter *s, struct far_task *t, uint64_t expect)
 {
@@ -238,7 +230,7 @@ race_claim_and_split(struct race_splitter *s, struct far_task *t, uint64_t expec
 		return err;
 	far_cas(t, s->c.parent, expect, RACE_FATE(RACE_FATE_CLAIMED, pool_serial(r->pool)), &old);
 	if ((err = far_wait(t)) == 0 && old != expect)
-		err = 1;
+		err = RACE_AGAIN;
 	if (err) {
 		pool_unalloc(r->pt, POOL_INDEX, r->subtable_class, s->c.low);
 		pool_unalloc(r->pt, POOL_INDEX, r->subtable_class, s->c.high);
@@ -254,7 +246,7 @@ race_claim_and_split(struct race_splitter *s, struct far_task *t, uint64_t expec
 	return err;
 }
 
-/* The same with local memory for it; 1 also when another fiber of ours is at it. */
+/* The same with local memory for it; RACE_AGAIN also when another fiber of ours is at it. */
 static int
 race_split_here(struct race_splitter *s, struct far_task *t, uint64_t expect)
 {
@@ -262,8 +254,8 @@ race_split_here(struct race_splitter *s, struct far_task *t, uint64_t expect)
 	int err = -FAR_ENOMEM;
 
 	/* Nothing yields between look and entry: so two fibers never share our claim, whose CAS would let both pass. */
-	if (race_splitting_here(s->r, s->c.parent))
-		return 1;
+	if (race_is_splitting(s->r, s->c.parent))
+		return RACE_AGAIN;
 	race_splitting_add(s);
 	s->words_n = s->r->groups * 3 * RACE_BUCKET_WORDS;
 	s->words = calloc(s->words_n, 8);
@@ -310,6 +302,14 @@ race_all_same_hash(struct race *r, struct far_task *t, const struct race_view *v
 	return 1;
 }
 
+static void
+race_splitter_init(struct race_splitter *s, const struct race_view *v)
+{
+	s->c.parent = v->subtable;
+	s->c.depth = v->depth;
+	s->c.suffix = race_suffix(v->hash, v->depth);
+}
+
 int
 race_split(struct race *r, struct far_task *t, const struct race_view *v)
 {
@@ -322,121 +322,22 @@ race_split(struct race *r, struct far_task *t, const struct race_view *v)
 		return -FAR_EFULL;
 	if (r->depth <= v->depth && (err = race_double(r, t, v->depth)) != 0)
 		return err;
-	s.c.parent = v->subtable;
-	s.c.depth = v->depth;
-	s.c.suffix = race_suffix(v->hash, v->depth);
+	race_splitter_init(&s, v);
 	err = race_split_here(&s, t, RACE_FATE(RACE_FATE_NONE, 0));
-	return err == 1 ? race_wait_split(r, t, v) : err;
+	return err == RACE_AGAIN ? race_wait_split(r, t, v) : err;
 }
 
 int
-race_take_over(struct race *r, struct far_task *t, struct far_addr parent, uint64_t fate)
+race_take_over(struct race *r, struct far_task *t, const struct race_view *v, uint64_t fate)
 {
-	struct race_splitter s = { .r = r, .c.parent = parent };
-	struct race_fate_line line;
+	struct race_splitter s = { .r = r };
 	int err;
 
-	far_read(t, parent, &line, sizeof(line));
-	if ((err = far_wait(t)) != 0)
-		return err;
-	s.c.depth = (unsigned)(line.ident >> 56);
-	s.c.suffix = (uint32_t)line.ident;
-	if (s.c.depth >= RACE_DEPTH_MAX)
+	FAR_ASSERT(RACE_FATE_KIND(fate) == RACE_FATE_CLAIMED);
+	if (v->depth >= RACE_DEPTH_MAX)
 		return -FAR_ECORRUPT;
-	if (r->depth <= s.c.depth && (err = race_double(r, t, s.c.depth)) != 0)
+	if (r->depth <= v->depth && (err = race_double(r, t, v->depth)) != 0)
 		return err;
-	err = race_split_here(&s, t, fate);
-	return err == 1 ? 0 : err;
-}
-
-/* What the decided fate of a subtable says. READs the line anew: `high` is valid only when it was READ after a decided
- * fate (G1: one READ may return its words in any order). */
-static int
-race_read_children(struct race *r, struct far_task *t, const struct race_view *v,
-		   struct race_children *c)
-{
-	struct race_fate_line line;
-	int err;
-
-	far_read(t, v->subtable, &line, sizeof(line));
-	if ((err = far_wait(t)) != 0)
-		return err;
-	*c = (struct race_children){ .parent = v->subtable,
-				     .low = race_unpack(line.fate & RACE_ADDR_MASK),
-				     .high = race_unpack(line.high & RACE_ADDR_MASK),
-				     .depth = v->depth,
-				     .suffix = race_suffix(v->hash, v->depth) };
-	if (RACE_FATE_KIND(line.fate) < RACE_FATE_DECIDED || c->depth >= RACE_DEPTH_MAX ||
-	    line.ident != race_ident(c->depth, r->tag, c->suffix) ||
-	    race_check_addr(r, t, c->low, race_subtable_len(r)) ||
-	    race_check_addr(r, t, c->high, race_subtable_len(r)))
-		return -FAR_ECORRUPT;
-	return 0;
-}
-
-int
-race_follow(struct race *r, struct far_task *t, const struct race_view *v)
-{
-	struct race_children c;
-	int err = race_read_children(r, t, v, &c);
-
-	if (!err && r->depth <= v->depth)
-		err = race_refresh(r, t, false);
-	if (!err)
-		race_adopt(r, v->hash, v->depth, c.low, c.high);
-	return err;
-}
-
-int
-race_finish(struct race *r, struct far_task *t, const struct race_view *v)
-{
-	struct race_children c;
-	int err = race_read_children(r, t, v, &c);
-
-	return err ? err : race_finish_split(r, t, &c);
-}
-
-/* Whose claim lasts: is the client alive? Else takes over. A claim of our own that no fiber of ours works on was left
- * by an operation that ended in an error. */
-static int
-race_check_claimer(struct race *r, struct far_task *t, const struct race_view *v, uint64_t fate)
-{
-	uint64_t serial = RACE_FATE_SERIAL(fate);
-	int err;
-
-	if (serial == pool_serial(r->pool))
-		err = !race_splitting_here(r, v->subtable);
-	else
-		err = pool_gone(r->pool, t, serial);
-	return err == 1 ? race_take_over(r, t, v->subtable, fate) : err;
-}
-
-int
-race_wait_split(struct race *r, struct far_task *t, const struct race_view *v)
-{
-	struct far_count *count = far_account_now(t);
-	uint64_t fate;
-	int err;
-
-	for (unsigned poll = 0; poll < RACE_WAIT_POLLS; poll++) {
-		far_sleep(t, (uint64_t)RACE_WAIT_FIRST_NS << 2 * far_min(poll, RACE_WAIT_QUADS));
-		far_read(t, v->subtable, &fate, sizeof(fate));
-		if ((err = far_wait(t)) != 0)
-			return err;
-		if (count)
-			count->split_waits++;
-		if (RACE_FATE_KIND(fate) >= RACE_FATE_DECIDED)
-			return race_follow(r, t, v);
-		/* A fiber of ours has yet to claim it, or could not. */
-		if (RACE_FATE_KIND(fate) == RACE_FATE_NONE) {
-			if (race_view_frozen(v))
-				return -FAR_ECORRUPT;
-			if (!race_splitting_here(r, v->subtable))
-				return 0;
-		} else if (poll >= RACE_WAIT_GONE &&
-			   (err = race_check_claimer(r, t, v, fate)) != 0) {
-			return err;
-		}
-	}
-	return -FAR_ETIMEOUT;
+	race_splitter_init(&s, v);
+	return race_split_here(&s, t, fate);
 }

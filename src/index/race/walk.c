@@ -29,7 +29,7 @@ race_part_frozen(const struct race_part *p)
 	return false;
 }
 
-/* Reads the subtable of `v`. 1: it is current; 0: look again. */
+/* Reads the subtable of `v`. RACE_AGAIN: it is not current, but the cache is now. */
 static int
 race_read_part(struct race *r, struct far_task *t, struct race_view *v, struct race_part *p)
 {
@@ -43,17 +43,20 @@ race_read_part(struct race *r, struct far_task *t, struct race_view *v, struct r
 	if ((err = far_wait(t)) != 0)
 		return err;
 	if (p->line->ident != race_ident(p->depth, r->tag, p->suffix)) {
-		if ((err = pool_table_alive(r->pt)) != 0)
+		if ((err = pool_table_alive(r->pt)) != 0 || (err = race_refresh(r, t, true)) != 0)
 			return err;
-		return race_refresh(r, t, true);
+		return RACE_AGAIN;
 	}
 	if (!race_part_frozen(p))
-		return 1;
+		return RACE_DONE;
 	/* Frozen words are current only while the fate, read after them, is undecided (R4). */
 	far_read(t, p->at, &fate, sizeof(fate));
 	if ((err = far_wait(t)) != 0)
 		return err;
-	return RACE_FATE_KIND(fate) < RACE_FATE_DECIDED ? 1 : race_follow(r, t, v);
+	if (RACE_FATE_KIND(fate) < RACE_FATE_DECIDED)
+		return RACE_DONE;
+	err = race_follow(r, t, v);
+	return err ? err : RACE_AGAIN;
 }
 
 int
@@ -61,21 +64,21 @@ race_walk(struct race *r, struct far_task *t, uint64_t *cursor, struct race_part
 {
 	struct race_view v;
 	uint64_t span;
-	int got = 0;
+	int err = RACE_AGAIN;
 
 	part->words_n = r->groups * 3 * RACE_BUCKET_WORDS;
 	part->line = far_scratch(t, race_subtable_len(r));
 	if (!part->line)
 		return -FAR_ENOMEM;
 	part->words = (uint64_t *)(part->line + 1);
-	for (int i = 0; got == 0; i++) {
+	for (int i = 0; err == RACE_AGAIN; i++) {
 		if (i == RACE_WALK_TRIES)
 			return -FAR_ECORRUPT;
 		race_locate(r, race_reverse(*cursor), &v);
-		got = race_read_part(r, t, &v, part);
+		err = race_read_part(r, t, &v, part);
 	}
-	if (got < 0)
-		return got;
+	if (err)
+		return err;
 	span = part->depth ? (uint64_t)1 << (64 - part->depth) : 0;
 	*cursor = race_reverse(part->suffix) + span;
 	*last = *cursor == 0;

@@ -485,7 +485,7 @@ schedule_open(struct schedule_client *c, struct far_task *t)
 				    .hash = hashes[s->config.hash] };
 	struct pool_opts po = { .lease_ns = s->config.lease_ns, .tick_ns = s->config.tick_ns };
 	struct far_addr head;
-	int err;
+	int err, left;
 
 	if ((err = pool_open(t, &po, &c->pool)) != 0)
 		return err;
@@ -497,11 +497,14 @@ schedule_open(struct schedule_client *c, struct far_task *t)
 	} else if ((err = pool_table_open(c->pool, t, "t", &c->pt)) != 0) {
 		return err;
 	}
-	if ((err = s->design->open(c->pt, t, &o, &c->ix)) != 0)
+	if ((err = pool_enter(c->pool, t)) != 0)
 		return err;
-	c->pt->ops = s->design;
-	c->pt->index = c->ix;
-	return 0;
+	if ((err = s->design->open(c->pt, t, &o, &c->ix)) == 0) {
+		c->pt->ops = s->design;
+		c->pt->index = c->ix;
+	}
+	left = pool_leave(c->pool, t);
+	return err ? err : left;
 }
 
 /* A key that nobody touches; `put` or verified. */

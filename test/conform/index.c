@@ -41,6 +41,16 @@ static const struct {
 /* Opening and closing --------------------------------------------------------------------------------------- */
 
 static void
+suite_open_index(struct suite *s, struct far_task *t, const struct far_index_opts *opts)
+{
+	REQUIRE(pool_enter(s->pool, t) == 0);
+	REQUIRE(s->ops->open(s->pt, t, opts, &s->ix) == 0);
+	s->pt->ops = s->ops;
+	s->pt->index = s->ix;
+	CHECK_EQ(pool_leave(s->pool, t), 0);
+}
+
+static void
 suite_open(struct suite *s, struct far_task *t, bool create)
 {
 	struct far_addr head;
@@ -53,9 +63,7 @@ suite_open(struct suite *s, struct far_task *t, bool create)
 	} else {
 		REQUIRE(pool_table_open(s->pool, t, "t", &s->pt) == 0);
 	}
-	REQUIRE(s->ops->open(s->pt, t, &s->opts, &s->ix) == 0);
-	s->pt->ops = s->ops;
-	s->pt->index = s->ix;
+	suite_open_index(s, t, &s->opts);
 }
 
 static void
@@ -359,9 +367,7 @@ body_same_hash_reopened(struct suite *s, struct far_task *t)
 
 	pool_table_detach(s->pt, t);
 	s->ops->close(s->ix);
-	REQUIRE(s->ops->open(s->pt, t, &opts, &s->ix) == 0);
-	s->pt->ops = s->ops;
-	s->pt->index = s->ix;
+	suite_open_index(s, t, &opts);
 	body_same_hash(s, t);
 }
 

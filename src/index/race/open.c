@@ -88,6 +88,8 @@ race_open(struct pool_table *pt, struct far_task *t, const struct far_index_opts
 	struct race *r;
 	int err;
 
+	/* The directory is in use from here on: the caller is inside pool_enter() (M2). */
+	FAR_ASSERT(pool_is_inside(t));
 	far_read(t, pt->head, &head, sizeof(head));
 	if ((err = far_wait(t)) != 0)
 		return err == -FAR_EACCESS ? -FAR_ECORRUPT : err;

@@ -8,6 +8,7 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -182,30 +183,76 @@ bench_report_text(const struct bench_about *a, const struct bench_result *r)
 
 /* Plot -------------------------------------------------------------------------------------------------------- */
 
-/* gnuplot reads its program from *in and writes to `out`, a file descriptor. Returns its process id or -1 with errno
- * set. */
+/* Starts gnuplot with these files as standard input and output. Returns its process id, or -1 with errno set. */
 static pid_t
-bench_report_gnuplot(int out, FILE **in)
+bench_report_spawn(char *argument, int in, int out)
 {
-	char name[] = "gnuplot", *argv[] = { name, NULL };
+	char name[] = "gnuplot", *argv[] = { name, argument, NULL };
 	posix_spawn_file_actions_t actions;
-	int fds[2], err;
 	pid_t pid;
+	int err;
 
-	if (pipe2(fds, O_CLOEXEC) != 0)
-		return -1;
 	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_adddup2(&actions, fds[0], STDIN_FILENO);
+	posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
 	posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
 	err = posix_spawnp(&pid, name, &actions, NULL, argv, environ);
 	posix_spawn_file_actions_destroy(&actions);
-	close(fds[0]);
-	*in = err == 0 ? fdopen(fds[1], "w") : NULL;
-	if (*in)
-		return pid;
-	close(fds[1]);
 	errno = err;
-	return -1;
+	return err ? -1 : pid;
+}
+
+static int
+bench_report_spawn_error(const struct cli_common *c)
+{
+	if (errno == ENOENT)
+		return cli_error(
+			c, "--plot needs gnuplot, which is not installed (Debian: gnuplot-nox)");
+	return cli_error(c, "gnuplot: %s", strerror(errno));
+}
+
+static int
+bench_report_reap(const struct cli_common *c, pid_t pid)
+{
+	int status;
+
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return cli_error(c, "gnuplot: %s", strerror(errno));
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+		return cli_error(c, "gnuplot failed");
+	return CLI_OK;
+}
+
+/* Removes what a failed plot left; never a device. */
+static void
+bench_report_remove(const char *path)
+{
+	struct stat st;
+
+	if (lstat(path, &st) == 0 && S_ISREG(st.st_mode))
+		unlink(path);
+}
+
+int
+bench_report_plot_check(const struct cli_common *c, const char *path)
+{
+	char version[] = "--version";
+	bool fresh = access(path, F_OK) != 0;
+	int out = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666), null, code;
+	pid_t pid = -1;
+
+	if (out < 0)
+		return cli_error(c, "--plot %s: %s", path, strerror(errno));
+	close(out);
+	if (fresh)
+		bench_report_remove(path);
+	null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (null >= 0)
+		pid = bench_report_spawn(version, null, null);
+	code = pid < 0 ? bench_report_spawn_error(c) : bench_report_reap(c, pid);
+	if (null >= 0)
+		close(null);
+	return code;
 }
 
 /* One curve: x is 1 / (1 - share), so that each decade is one more nine. */
@@ -247,23 +294,24 @@ static int
 bench_report_plot_to(const struct cli_common *c, const struct bench_about *a,
 		     const struct bench_result *r, int out)
 {
+	int fds[2];
+	pid_t pid;
 	FILE *to;
-	pid_t pid = bench_report_gnuplot(out, &to);
-	int status;
 
-	if (pid < 0 && errno == ENOENT)
-		return cli_error(
-			c, "--plot needs gnuplot, which is not installed (Debian: gnuplot-nox)");
+	if (pipe2(fds, O_CLOEXEC) != 0)
+		return cli_error(c, "pipe: %s", strerror(errno));
+	to = fdopen(fds[1], "w");
+	pid = to ? bench_report_spawn(NULL, fds[0], out) : -1;
 	if (pid < 0)
-		return cli_error(c, "gnuplot: %s", strerror(errno));
-	bench_report_program(to, a, r);
-	fclose(to);
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return cli_error(c, "gnuplot: %s", strerror(errno));
-	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-		return cli_error(c, "gnuplot failed");
-	return CLI_OK;
+		bench_report_spawn_error(c);
+	else
+		bench_report_program(to, a, r);
+	close(fds[0]);
+	if (to)
+		fclose(to);
+	else
+		close(fds[1]);
+	return pid < 0 ? CLI_FAIL : bench_report_reap(c, pid);
 }
 
 int
@@ -281,6 +329,6 @@ bench_report_plot(const struct cli_common *c, const struct bench_about *a,
 	if (close(out) != 0 && code == CLI_OK)
 		code = cli_error(c, "%s: %s", path, strerror(errno));
 	if (code != CLI_OK)
-		unlink(path);
+		bench_report_remove(path);
 	return code;
 }

@@ -21,6 +21,10 @@ json_t *bench_report_json(const struct bench_about *a, const struct bench_result
 /* An aligned text for people, on standard output. */
 void bench_report_text(const struct bench_about *a, const struct bench_result *r);
 
+/* Can a plot be made at `path`? Tried before a long run: says why not and returns an exit code. A file that is there is
+ * left as it is. */
+int bench_report_plot_check(const struct cli_common *c, const char *path);
+
 /* Draws latency over percentile for each kind of operation into an SVG file by gnuplot. Says what went wrong and
  * returns an exit code. */
 int bench_report_plot(const struct cli_common *c, const struct bench_about *a, const struct bench_result *r,

@@ -302,6 +302,22 @@ bytes_json_member(struct bytes *b, const char *name, struct far_bytes data)
 }
 
 int
+bytes_json_member_in(struct bytes *b, enum bytes_code code, const char *name, struct far_bytes data)
+{
+	const char *suffix = code == BYTES_HEX ? "hex\":\"" : "64\":\"";
+	size_t at = b->len;
+
+	if (code == BYTES_RAW)
+		return bytes_json_member(b, name, data);
+	if (bytes_add(b, "\"", 1) == 0 && bytes_add(b, name, strlen(name)) == 0 &&
+	    bytes_add(b, suffix, strlen(suffix)) == 0 && bytes_encode(b, code, data) == 0 &&
+	    bytes_add(b, "\"", 1) == 0)
+		return 0;
+	b->len = at;
+	return -FAR_ENOMEM;
+}
+
+int
 bytes_human(struct bytes *b, struct far_bytes data, size_t max)
 {
 	const unsigned char *s = data.data;

@@ -39,6 +39,8 @@ int bytes_encode(struct bytes *b, enum bytes_code code, struct far_bytes data);
 
 /* Appends "NAME":"data" with JSON escapes; where data is not UTF-8 or base64 is much shorter: "NAME64":"base64". */
 int bytes_json_member(struct bytes *b, const char *name, struct far_bytes data);
+/* The same in the code asked for: "NAME64":"base64" or "NAMEhex":"hexadecimal" always. */
+int bytes_json_member_in(struct bytes *b, enum bytes_code code, const char *name, struct far_bytes data);
 
 /* Appends data for people: printable UTF-8 as it is, everything else escaped as in C; cut after `max` bytes. */
 int bytes_human(struct bytes *b, struct far_bytes data, size_t max);

@@ -41,8 +41,10 @@ cli_common_parse(int key, char *arg, struct argp_state *state)
 const struct argp cli_common_argp = { .options = cli_common_options, .parser = cli_common_parse };
 
 static const struct argp_option cli_code_options[] = {
-	{ "hex", 'x', NULL, 0, "Keys and values are hexadecimal, here and in the output", 1 },
-	{ "base64", 'b', NULL, 0, "Keys and values are base64, here and in the output", 1 },
+	{ "hex", 'x', NULL, 0,
+	  "Keys and values are hexadecimal, here and in the output (JSON: keyhex, valuehex)", 1 },
+	{ "base64", 'b', NULL, 0,
+	  "Keys and values are base64, here and in the output (JSON: key64, value64)", 1 },
 	{ 0 },
 };
 

@@ -416,7 +416,8 @@ cmd_bench(int argc, char **argv)
 			  a.own_pool, a.common.pool);
 		return CLI_USAGE;
 	}
-	if ((code = cli_check_pool(&a.common, true)) != CLI_OK)
+	if ((code = cli_check_pool(&a.common, true)) != CLI_OK ||
+	    (a.plot && (code = bench_report_plot_check(&a.common, a.plot)) != CLI_OK))
 		return code;
 	a.opts.pool = a.common.pool;
 	code = a.common.pool ? bench_on(&a, a.common.pool) : bench_embedded(&a);

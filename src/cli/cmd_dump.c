@@ -22,7 +22,7 @@ struct dump {
 	char *target, *temporary; /* NULL when written in place */
 	struct bytes line;
 	struct progress progress;
-	uint64_t rows;
+	uint64_t rows, bytes;
 };
 
 static const struct argp_option dump_options[] = {
@@ -130,6 +130,7 @@ dump_one(struct dump *d, struct far_bytes key, struct far_bytes value)
 	    bytes_add(b, "}\n", 2) != 0)
 		return cli_error(&d->common, "out of memory");
 	d->rows++;
+	d->bytes += b->len;
 	return fwrite(b->data, 1, b->len, d->to) == b->len ? CLI_OK : dump_io_error(d);
 }
 
@@ -190,7 +191,8 @@ dump_run(int argc, char **argv)
 		"TABLE",
 		"Writes every key and value as JSON lines: {\"key\":...,\"value\":...}, or "
 		"\"key64\", \"value64\" in base64 where they are not UTF-8. farside load reads "
-		"them back, byte for byte.",
+		"them back, byte for byte. With --output, --json reports on standard output "
+		"what was written.",
 		children,
 		NULL,
 		NULL
@@ -201,6 +203,12 @@ dump_run(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &d);
 	cli_catch_signals();
 	code = dump_table(&d);
+	/* Without --output the dump itself is what standard output holds, and JSON anyway. */
+	if (code == CLI_OK && d.common.json && d.output)
+		code = cli_print_json(&d.common,
+				      json_pack("{s:s,s:s,s:I,s:I}", "table", d.args.arg[0], "file",
+						d.output, "keys", (json_int_t)d.rows, "bytes",
+						(json_int_t)d.bytes));
 	return cli_finish(&d.common, code);
 }
 

@@ -41,11 +41,11 @@ get_format(const struct get *g, struct far_bytes key, const struct far_value *va
 	snprintf(version, sizeof(version), ",\"version\":\"%" PRIu64 "\"}\n", value->version);
 	err = bytes_add(out, "{", 1);
 	if (!err)
-		err = bytes_json_member(out, "key", key);
+		err = bytes_json_member_in(out, g->code, "key", key);
 	if (!err)
 		err = bytes_add(out, ",", 1);
 	if (!err)
-		err = bytes_json_member(out, "value", value->bytes);
+		err = bytes_json_member_in(out, g->code, "value", value->bytes);
 	return err ? err : bytes_add(out, version, strlen(version));
 }
 

@@ -125,12 +125,13 @@ load_bad(struct load *l, const struct record_source *r, int err)
 		l->interrupted = true;
 		return CLI_OK;
 	}
+	l->bad += err == -FAR_ESYNTAX;
 	if (err != -FAR_ESYNTAX || !l->skip_bad) {
 		progress_end(&l->progress);
 		cli_error(&l->common, "%s", record_error(r));
 		return err == -FAR_EINVAL ? CLI_USAGE : CLI_FAIL;
 	}
-	if (++l->bad <= LOAD_BAD_SHOWN) {
+	if (l->bad <= LOAD_BAD_SHOWN) {
 		progress_end(&l->progress);
 		cli_error(&l->common, "skipped: %s", record_error(r));
 	}
@@ -178,23 +179,30 @@ load_file(struct load *l, const char *file)
 	return code;
 }
 
+/* What was stored. `code`: how loading ended. */
 static int
-load_summary(struct load *l, double seconds)
+load_summary(struct load *l, double seconds, int code)
 {
 	const struct batch_counts *c = batch_counts(l->batch);
+	bool stopped = code != CLI_OK;
+	const char *end = l->interrupted ? "; interrupted" : stopped ? "; stopped"
+								     : "";
 
+	/* Nothing was tried: the message is all there is to say. */
+	if (code == CLI_USAGE && c->rows == 0)
+		return CLI_OK;
 	if (l->common.json)
 		return cli_print_json(
 			&l->common,
-			json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:f,s:b}", "table", l->table, "rows",
-				  (json_int_t)c->rows, "new", (json_int_t)c->fresh, "replaced",
-				  (json_int_t)c->replaced, "duplicates", (json_int_t)c->duplicates,
-				  "bad", (json_int_t)l->bad, "seconds", seconds, "interrupted",
-				  l->interrupted));
+			json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:f,s:b,s:b}", "table", l->table,
+				  "rows", (json_int_t)c->rows, "new", (json_int_t)c->fresh,
+				  "replaced", (json_int_t)c->replaced, "duplicates",
+				  (json_int_t)c->duplicates, "bad", (json_int_t)l->bad, "seconds",
+				  seconds, "interrupted", l->interrupted, "stopped", stopped));
 	printf("%llu rows: %llu new, %llu replaced, %llu duplicates; %llu bad; %.2f seconds%s\n",
 	       (unsigned long long)c->rows, (unsigned long long)c->fresh,
 	       (unsigned long long)c->replaced, (unsigned long long)c->duplicates,
-	       (unsigned long long)l->bad, seconds, l->interrupted ? "; interrupted" : "");
+	       (unsigned long long)l->bad, seconds, end);
 	return CLI_OK;
 }
 
@@ -209,7 +217,7 @@ load_table(struct load *l, struct far_table *t, unsigned first)
 	progress_start(&l->progress, "rows");
 	for (unsigned i = first; i < l->args.n && code == CLI_OK && !l->interrupted; i++)
 		code = load_file(l, l->args.arg[i]);
-	said = load_summary(l, progress_end(&l->progress));
+	said = load_summary(l, progress_end(&l->progress), code);
 	batch_close(l->batch);
 	if (code == CLI_OK && l->interrupted)
 		code = cli_say_interrupted(&l->common);

@@ -101,7 +101,7 @@ put_print(struct put *p)
 	/* A string: many readers of JSON cannot hold 64 bits. */
 	snprintf(version, sizeof(version), ",\"version\":\"%" PRIu64 "\"}\n", p->request.version);
 	if (bytes_add(&out, "{", 1) != 0 ||
-	    bytes_json_member(&out, "key", bytes_view(&p->key)) != 0 ||
+	    bytes_json_member_in(&out, p->code, "key", bytes_view(&p->key)) != 0 ||
 	    bytes_add(&out, version, strlen(version)) != 0)
 		code = cli_error(&p->common, "out of memory");
 	else

@@ -52,6 +52,11 @@ ok "a text for people"
 if command -v gnuplot >/dev/null; then
 	runs 0 bench --keys 1000 --ops 1000 --plot plot.svg && grep -q '<svg' plot.svg
 	ok "a plot"
+	echo old >old.svg
+	runs 3 bench --keys 1000 --ops 1000000000 --plot none/plot.svg && grep -q '^farside bench: --plot none/plot.svg: No such' err &&
+		runs 3 bench --keys 1000 --ops 1000 --table bench --size 320k --plot old.svg && [ "$(cat old.svg)" = old ] &&
+		runs 3 bench --keys 1000 --ops 1000 --table bench --size 320k --plot new.svg && [ ! -e new.svg ]
+	ok "a plot that cannot be written is refused before the run"
 fi
 
 # An interrupt ends the run with a report of what was done, and leaves no process.

@@ -76,9 +76,11 @@ runs 1 put t absent v --update; ok "put --update of an absent key"
 runs 0 get t k --json && version=$(sed 's/.*"version":"\([0-9]*\)".*/\1/' out) &&
 	runs 0 put t k newer --if-version "$version" && runs 1 put t k x --if-version "$version" &&
 	grep -q 'version is not' err; ok "put --if-version"
-runs 0 put t --hex 00ff '' && runs 0 get t --base64 AP8= --json && grep -q '"key64":"AP8=","value":""' out; ok "any bytes as key, empty value"
+runs 0 put t --hex 00ff '' && runs 0 get t --base64 AP8= --json && grep -q '"key64":"AP8=","value64":""' out; ok "any bytes as key, empty value"
 runs 2 put t k v --insert --update && grep -q 'exclude each other' err; ok "put under two conditions"
 runs 2 get t 00 --hex --base64 && grep -q 'exclude each other' err; ok "two codes at once"
+runs 0 get t --hex 00ff --json && grep -q '^{"keyhex":"00ff","valuehex":"","version"' out && runs 0 put t --base64 aw== dg== --json &&
+	grep -q '^{"key64":"aw=="' out && runs 0 get t --hex 6b --json && grep -q '"valuehex":"76"' out; ok "JSON in the code asked for"
 echo k | "$farside" put t - - >out 2>err; [ $? = 2 ] && grep -q 'only one argument can be -' err; ok "standard input for two arguments"
 runs 2 put t --hex 0g 00 && grep -q 'the key is not hexadecimal' err; ok "malformed hexadecimal"
 head -c 100000 /dev/urandom >blob
@@ -107,12 +109,13 @@ printf 'id\tv\n7\tseven\n' >b.tsv
 runs 0 load s b.tsv --key id --value v && runs 0 get s 7 && [ "$(cat out)" = seven ]; ok "load TSV"
 printf 'id,v\n1,a\n2\n3,c\n' >bad.csv
 runs 3 load s bad.csv --key id && grep -q '^farside load: bad.csv:3: 1 column where the header has 2' err; ok "malformed CSV names the line"
+grep -q '^1 rows: 0 new, 1 replaced.*; 1 bad; .*; stopped$' out; ok "and says what was stored, and that it stopped"
 runs 0 load s bad.csv --key id --skip-bad && grep -q '2 rows.*1 bad' out && grep -q 'skipped: bad.csv:3' err; ok "load --skip-bad counts it"
 printf '{"id":1}\n{"id":\n' >bad.json
 runs 3 load s bad.json --key id && grep -q 'bad.json:2: not JSON' err; ok "malformed JSON names the line"
 printf '[{"id":1}]\n' >array.json
 runs 3 load s array.json --key id && grep -q 'array.json:1: not a JSON object: a line holds one' err; ok "a JSON array says what is expected"
-runs 2 load s a.csv --key nope && grep -q "no column 'nope'" err; ok "missing column"
+runs 2 load s a.csv --key nope && grep -q "no column 'nope'" err && [ ! -s out ]; ok "missing column: a message and nothing else"
 runs 3 load s none.csv --key id && grep -q '^farside load: none.csv: No such file' err; ok "missing file"
 runs 1 load nosuch a.csv --key id; ok "missing table of a load"
 gzip -c twice.json | head -c 20000 >short.gz
@@ -152,6 +155,8 @@ runs 0 load bytes bytes.dump && grep -q '^257 rows: 257 new' out; ok "load recog
 runs 0 get bytes2 --hex 00 && [ "$(cat out)" = 007800 ]; ok "NUL survives"
 "$farside" get bytes2 blob | cmp -s - blob; ok "random bytes survive"
 runs 0 dump bytes --output saved && sort saved | cmp -s - s1 && [ "$(ls saved*)" = saved ]; ok "dump --output leaves one whole file"
+runs 0 dump bytes --json --output saved && grep -q '^{"table": "bytes", "file": "saved", "keys": 258, "bytes": [0-9]*}$' out &&
+	[ "$(sed 's/.*"bytes": \([0-9]*\).*/\1/' out)" = "$(stat -c %s saved)" ]; ok "dump --output --json reports"
 "$farside" dump bytes >/dev/full 2>err; [ $? = 3 ] && grep -q '^farside dump: standard output: No space left' err; ok "disk full on standard output"
 runs 3 dump bytes --output /dev/full && grep -q '^farside dump: /dev/full: No space left' err; ok "disk full on a device"
 runs 3 dump bytes --output none/x && grep -q '^farside dump: none/x: No such file' err; ok "directory that is not there"

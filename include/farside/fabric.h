@@ -107,7 +107,7 @@ struct far_count {
 	uint64_t bytes_out, bytes_in;
 	uint64_t payload_out, payload_in;
 	uint64_t retries;     /* an operation started over (index code adds here) */
-	uint64_t false_hits;  /* fingerprint matched, key did not */
+	uint64_t false_hits;  /* blocks READ because their fingerprint matched, of another key */
 	uint64_t split_waits; /* round trips spent waiting for another client's split */
 	uint64_t combined;    /* operations answered by another one of this client on the same key */
 };

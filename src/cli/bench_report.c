@@ -34,9 +34,10 @@ bench_report_kind_json(const struct bench_account *a)
 	uint64_t n = a->time.n;
 
 	return json_pack(
-		"{sI sI sI sI sI so so so so so so so so so so so}", "n", (json_int_t)n, "p50_ns",
-		(json_int_t)hist_at(&a->time, 0.5), "p99_ns", (json_int_t)hist_at(&a->time, 0.99),
-		"p999_ns", (json_int_t)hist_at(&a->time, 0.999), "max_ns", (json_int_t)a->time.max,
+		"{sI sI sI sI sI so so so so so so so so so so so so}", "n", (json_int_t)n,
+		"p50_ns", (json_int_t)hist_at(&a->time, 0.5), "p99_ns",
+		(json_int_t)hist_at(&a->time, 0.99), "p999_ns",
+		(json_int_t)hist_at(&a->time, 0.999), "max_ns", (json_int_t)a->time.max,
 		"round_trips", bench_report_mean(c->round_trips, n), "reads",
 		bench_report_mean(c->verbs[FAR_OP_READ], n), "writes",
 		bench_report_mean(c->verbs[FAR_OP_WRITE], n), "cas",
@@ -45,7 +46,8 @@ bench_report_kind_json(const struct bench_account *a)
 		bench_report_mean(c->bytes_out, n), "bytes_in", bench_report_mean(c->bytes_in, n),
 		"payload_out", bench_report_mean(c->payload_out, n), "payload_in",
 		bench_report_mean(c->payload_in, n), "retries", bench_report_mean(c->retries, n),
-		"split_waits", bench_report_mean(c->split_waits, n));
+		"split_waits", bench_report_mean(c->split_waits, n), "false_hits",
+		bench_report_mean(c->false_hits, n));
 }
 
 static double
@@ -120,21 +122,23 @@ bench_report_latencies(const struct bench_result *r)
 static void
 bench_report_verbs(const struct bench_result *r)
 {
-	printf("\n%-10s %7s %7s %7s %6s %6s %9s %9s %9s %9s %8s %8s\n", "per op", "trips", "READ",
-	       "WRITE", "CAS", "FAA", "B out", "B in", "data out", "data in", "retries", "waits");
+	printf("\n%-10s %7s %7s %7s %6s %6s %9s %9s %9s %9s %8s %8s %8s\n", "per op", "trips",
+	       "READ", "WRITE", "CAS", "FAA", "B out", "B in", "data out", "data in", "retries",
+	       "waits", "false");
 	for (int k = 0; k < BENCH_KINDS; k++) {
 		const struct far_count *c = &r->kinds[k].spent;
 		double n = (double)r->kinds[k].time.n;
 
 		if (n == 0)
 			continue;
-		printf("%-10s %7.3f %7.3f %7.3f %6.3f %6.3f %9.1f %9.1f %9.1f %9.1f %8.4f %8.4f\n",
+		printf("%-10s %7.3f %7.3f %7.3f %6.3f %6.3f %9.1f %9.1f %9.1f %9.1f %8.4f %8.4f %8.4f\n",
 		       bench_kind_name(k), (double)c->round_trips / n,
 		       (double)c->verbs[FAR_OP_READ] / n, (double)c->verbs[FAR_OP_WRITE] / n,
 		       (double)c->verbs[FAR_OP_CAS] / n, (double)c->verbs[FAR_OP_FAA] / n,
 		       (double)c->bytes_out / n, (double)c->bytes_in / n,
 		       (double)c->payload_out / n, (double)c->payload_in / n,
-		       (double)c->retries / n, (double)c->split_waits / n);
+		       (double)c->retries / n, (double)c->split_waits / n,
+		       (double)c->false_hits / n);
 	}
 }
 

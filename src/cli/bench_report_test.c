@@ -57,7 +57,8 @@ test_report_json_has_every_member(void)
 	static const char *const members[] = { "n",           "p50_ns",      "p99_ns",    "p999_ns",
 					       "max_ns",      "round_trips", "reads",     "writes",
 					       "cas",         "faa",         "bytes_out", "bytes_in",
-					       "payload_out", "payload_in",  "retries",   "split_waits" };
+					       "payload_out", "payload_in",  "retries",   "split_waits",
+					       "false_hits" };
 	static const char *const kinds[] = { "get_hit", "get_miss", "insert", "update", "delete", "rmw" };
 	json_t *j;
 

@@ -15,6 +15,12 @@ kind() {
 	sed 's/.*"operations": {//' out | grep -o "\"$1\": {[^}]*" | grep -o "\"$2\": [0-9.e+-]*" | cut -d' ' -f2
 }
 
+# bytes KIND: both ways, without what the READs of false hits took: 78 out, 66 and a block of 64 in
+bytes() {
+	awk -v out="$(kind "$1" bytes_out)" -v in_="$(kind "$1" bytes_in)" -v false="$(kind "$1" false_hits)" \
+		'BEGIN { printf "%.3f\n", out + in_ - 208 * false }'
+}
+
 # member NAME: a number at the top or in a section
 member() {
 	grep -o "\"$1\": [0-9.e+-]*" out | head -n 1 | cut -d' ' -f2
@@ -24,14 +30,15 @@ member() {
 counts="--keys 2000 --ops 2000 --depth 1 --json --verify --value-size 8"
 
 runs 0 bench --workload C --distribution uniform $counts && [ "$(kind get_hit n)" = 2000 ] &&
-	[ "$(kind get_hit round_trips | cut -c1)" = 2 ] && [ "$(kind get_hit cas)" = 0 ]
-ok "a get takes two round trips"
-runs 0 bench --workload update --distribution uniform $counts && [ "$(kind update round_trips | cut -c1)" = 3 ] &&
-	[ "$(kind update writes)" = 1 ] && [ "$(kind update cas)" = 1 ]
-ok "an update takes three, one WRITE, one CAS"
+	[ "$(kind get_hit round_trips)" = 2 ] && [ "$(kind get_hit cas)" = 0 ] && [ "$(bytes get_hit)" = 752.000 ]
+ok "a get takes two round trips and, false hits apart, 752 B"
+runs 0 bench --workload update --distribution uniform $counts && [ "$(kind update round_trips)" = 3 ] &&
+	[ "$(kind update writes)" = 1 ] && [ "$(kind update cas)" = 1 ] && [ "$(bytes update)" = 1124.000 ]
+ok "an update takes three, one WRITE, one CAS, 1,124 B"
 runs 0 bench --workload negative $counts && [ "$(kind get_miss n)" = 2000 ] &&
-	[ "$(kind get_miss round_trips | cut -c1)" = 1 ]
-ok "a miss takes one"
+	[ "$(kind get_miss round_trips | cut -c1)" = 1 ] &&
+	[ "$(bytes get_miss)" = 544.000 ] && [ "$(kind get_miss false_hits)" != 0 ]
+ok "a miss takes one, and false hits are counted"
 runs 0 bench --workload delete $counts && [ "$(kind delete round_trips | cut -c1)" = 3 ] && [ "$(kind delete cas)" = 1 ] &&
 	grep -q '"table": {"keys": 0,' out
 ok "a delete takes three, and all keys are gone"

@@ -43,14 +43,11 @@ race_get(struct far_index *ix, struct far_task *t, struct far_bytes key, struct 
 			continue;
 		}
 		/* 4. Fingerprints collide, keys do not. */
-		hit = damaged ? NULL : race_pick(&m, hash, key, &damaged);
+		hit = damaged ? NULL : race_pick(t, &m, hash, key, &damaged);
 		if (hit)
 			break;
-		if (!damaged) {
-			if (m.n && far_account_now(t))
-				far_account_now(t)->false_hits += m.n;
+		if (!damaged)
 			return -FAR_ENOENT;
-		}
 		if ((err = race_damaged(r, t, &b, &looks)) != 0)
 			return err;
 	}

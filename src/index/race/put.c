@@ -144,7 +144,7 @@ race_write_find(struct race_write *w, struct far_task *t, struct race_matches *m
 	if ((err = far_wait(t)) != 0)
 		return err;
 	if (!damaged)
-		*hit = race_pick(m, w->hash, w->key, &damaged);
+		*hit = race_pick(t, m, w->hash, w->key, &damaged);
 	if (*hit || !damaged)
 		return RACE_DONE;
 	err = race_damaged(w->r, t, &w->backoff, &w->looks);

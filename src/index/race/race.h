@@ -110,8 +110,10 @@ bool race_view_empty(const struct race_view *v, struct far_addr *slot);
 /* Notes READs of the blocks of all matches. -FAR_ECORRUPT when a word points nowhere, -FAR_ENOMEM. */
 int race_note_blocks(struct race *r, struct far_task *t, struct race_matches *m);
 
-/* The match that holds the key, NULL when none does; *damaged tells that a block could not be verified. */
-struct race_match *race_pick(struct race_matches *m, uint64_t hash, struct far_bytes key, bool *damaged);
+/* The match that holds the key, NULL when none does; *damaged tells that a block could not be verified. Counts the
+ * blocks of other keys as false hits. */
+struct race_match *race_pick(struct far_task *t, struct race_matches *m, uint64_t hash, struct far_bytes key,
+			     bool *damaged);
 
 /* pool_alloc() on `node`, or elsewhere when that is full: nothing here needs two parts on one node, since every WRITE
  * is waited for before what it wrote is published (R7). */

@@ -182,18 +182,27 @@ race_note_blocks(struct race *r, struct far_task *t, struct race_matches *m)
 }
 
 struct race_match *
-race_pick(struct race_matches *m, uint64_t hash, struct far_bytes key, bool *damaged)
+race_pick(struct far_task *t, struct race_matches *m, uint64_t hash, struct far_bytes key,
+	  bool *damaged)
 {
+	struct far_count *count = far_account_now(t);
+	struct race_match *hit = NULL;
+	unsigned false_n = 0;
+
 	*damaged = false;
 	for (unsigned i = 0; i < m->n; i++) {
 		struct race_match *at = &m->at[i];
 
 		if (block_verify(at->block, pool_class_len(race_slot_class(at->word))))
 			*damaged = true;
-		else if (block_has_key(at->block, hash, key))
-			return at;
+		else if (!block_has_key(at->block, hash, key))
+			false_n++;
+		else if (!hit)
+			hit = at;
 	}
-	return NULL;
+	if (count)
+		count->false_hits += false_n;
+	return hit;
 }
 
 int

@@ -55,6 +55,22 @@ coord_watch(struct coord *c, const char *name, const struct coord_record *r, uin
 	return 0;
 }
 
+/* Keeps the others out and reads the record; one that no acquire can have written is refused, whoever stored it. */
+static int
+coord_begin(struct coord *c, const char *name, struct coord_record *r)
+{
+	int err = c->ops->begin(c, name, r);
+
+	if (err != 0)
+		return err;
+	/* No epoch follows the last one: it would be taken for the smallest. */
+	if (r->epoch == 0 ? r->held != 0 : r->epoch == UINT64_MAX || !coord_name_valid(r->owner)) {
+		c->ops->end(c, name, NULL);
+		return -FAR_ECORRUPT;
+	}
+	return 0;
+}
+
 /* May `owner` take the lease? */
 static int
 coord_free_for(struct coord *c, const char *name, const struct coord_record *r, const char *owner)
@@ -78,7 +94,7 @@ coord_acquire(struct coord *c, const char *name, const char *owner, uint64_t ttl
 
 	if (!coord_name_valid(name) || !coord_name_valid(owner) || ttl_ns == 0)
 		return -FAR_EINVAL;
-	if ((err = c->ops->begin(c, name, &r)) != 0)
+	if ((err = coord_begin(c, name, &r)) != 0)
 		return err;
 	if ((err = coord_free_for(c, name, &r, owner)) != 0) {
 		c->ops->end(c, name, NULL);
@@ -104,7 +120,7 @@ coord_change(struct coord *c, const char *name, uint64_t epoch, uint64_t ttl_ns)
 
 	if (!coord_name_valid(name))
 		return -FAR_EINVAL;
-	if ((err = c->ops->begin(c, name, &r)) != 0)
+	if ((err = coord_begin(c, name, &r)) != 0)
 		return err;
 	if (!r.held || r.epoch != epoch) {
 		c->ops->end(c, name, NULL);
@@ -136,7 +152,7 @@ coord_read(struct coord *c, const char *name, struct coord_lease *out)
 
 	if (!coord_name_valid(name))
 		return -FAR_EINVAL;
-	if ((err = c->ops->begin(c, name, &r)) != 0 || (err = c->ops->end(c, name, NULL)) != 0)
+	if ((err = coord_begin(c, name, &r)) != 0 || (err = c->ops->end(c, name, NULL)) != 0)
 		return err;
 	if (r.epoch == 0)
 		return -FAR_ENOENT;

@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <xxhash.h>
+
 #include "test.h"
 
 static const uint64_t TTL = 1000;
@@ -224,6 +226,40 @@ test_file_broken_record_is_ecorrupt(void)
 	rig_fini(&r);
 }
 
+/* The check sum tells that somebody wrote it, not that it makes sense. */
+static void
+test_file_record_that_no_acquire_writes_is_ecorrupt(void)
+{
+	enum { EPOCH = 1, OWNER = 5, SUM = 13, WORDS };
+	static const struct {
+		int word;
+		uint64_t value;
+	} odd[] = { { EPOCH, UINT64_MAX }, { EPOCH, 0 }, { OWNER, 0 }, { OWNER, '/' } };
+	uint64_t words[WORDS], saved, epoch;
+	struct coord_lease l;
+	char path[80];
+	struct rig r;
+	int fd;
+
+	rig_init(&r, true);
+	CHECK_EQ(coord_acquire(r.a, "home", "one", TTL, &epoch), 0);
+	snprintf(path, sizeof(path), "%s/home.lease", r.dir);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	REQUIRE(fd >= 0 && pread(fd, words, sizeof(words), 0) == sizeof(words));
+	for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
+		saved = words[odd[i].word];
+		words[odd[i].word] = odd[i].value;
+		words[SUM] = XXH3_64bits(words, SUM * 8);
+		CHECK(pwrite(fd, words, sizeof(words), 0) == sizeof(words));
+		words[odd[i].word] = saved;
+		CHECK_EQ(coord_acquire(r.a, "home", "one", TTL, &epoch), -FAR_ECORRUPT);
+		CHECK_EQ(coord_renew(r.a, "home", UINT64_MAX, TTL), -FAR_ECORRUPT);
+		CHECK_EQ(coord_read(r.b, "home", &l), -FAR_ECORRUPT);
+	}
+	close(fd);
+	rig_fini(&r);
+}
+
 static void
 test_file_other_process_inside_is_eagain(void)
 {
@@ -312,6 +348,7 @@ TEST_MAIN(TEST(test_acquire_held_lease_is_refused_while_it_beats),
 	  TEST(test_release_keeps_the_epoch_growing),
 	  TEST(test_call_with_bad_arguments_is_einval),
 	  TEST(test_file_broken_record_is_ecorrupt),
+	  TEST(test_file_record_that_no_acquire_writes_is_ecorrupt),
 	  TEST(test_file_other_process_inside_is_eagain),
 	  TEST(test_file_directory_missing_is_enoent),
 	  TEST(test_file_kill_at_any_moment_keeps_the_largest_epoch))

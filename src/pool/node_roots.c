@@ -68,6 +68,9 @@ node_roots_load(struct node *n)
 		kind = POOL_ROOT_KIND(r->state);
 		if (r->state == 0)
 			continue;
+		/* Of no pool yet, or no more: a FORM that was cut short looks alike, but before it nobody asks. */
+		if (n->id.nodes_n == 0)
+			return -FAR_ECORRUPT;
 		if (kind == POOL_ROOT_FREE || kind > POOL_ROOT_DROPPED ||
 		    POOL_ROOT_SERIAL(r->state) == 0)
 			return -FAR_ECORRUPT;
@@ -77,9 +80,10 @@ node_roots_load(struct node *n)
 		    !node_name_valid(r->design, sizeof(r->design)) ||
 		    POOL_ROOT_SERIAL(r->state) > n->id.next_serial)
 			return -FAR_ECORRUPT;
-		/* Its maker is gone; or a crash came before the stamp. */
+		/* Its maker is gone; or a crash came before the stamp; or no epoch of this pool is that late or 0,
+		 * and who waited for a later one would wait for ever. No session is older than the new stamp. */
 		if (kind == POOL_ROOT_MAKING ||
-		    (kind == POOL_ROOT_DROPPED && r->epoch == NODE_EPOCH_UNREAD))
+		    (kind == POOL_ROOT_DROPPED && (r->epoch == 0 || r->epoch > node_epoch(n))))
 			node_root_gone(n, i);
 	}
 	return 0;

@@ -85,13 +85,55 @@ test_open_scribbled_region_never_crashes(void)
 				UINT64_C(1) << far_rng_below(&rng, 64);
 		node_close(r.node);
 		if (node_open(r.region, r.len, &r.env, &r.node) == 0) {
+			rig_check(&r);
 			CALL(&r, 5, .code = CONTROL_SESSION);
+			rig_check(&r);
 			node_close(r.node);
 			opened++;
 		}
 		munmap(r.region, r.len);
 	}
 	CHECK(opened > 0);
+}
+
+/* Who waits until every session has announced a later epoch would wait for ever. */
+static void
+test_open_dropped_root_with_an_impossible_epoch_is_stamped_anew(void)
+{
+	static const uint64_t odd[] = { 0, 2, UINT64_MAX };
+	struct control_reply t;
+	struct rig r;
+
+	rig_home(&r, MIB, 1);
+	t = rig_table(&r, 0, "a");
+	CHECK_EQ(CALL_ERR(&r, 0, .code = CONTROL_ROOT_DROP, .table = t.table, .root_serial = t.serial), 0);
+	for (size_t i = 0; i < FAR_LEN(odd); i++) {
+		r.node->roots[t.table].epoch = odd[i];
+		rig_reopen(&r);
+		CHECK_EQ(r.node->roots[t.table].epoch, 1);
+	}
+	rig_fini(&r);
+}
+
+/* Nobody asks for a table before the pool is formed, however often FORM was cut short. */
+static void
+test_open_tables_of_no_pool_is_ecorrupt(void)
+{
+	struct pool_super *s, saved;
+	struct node *n = NULL;
+	struct rig r;
+
+	rig_home(&r, MIB, 1);
+	rig_table(&r, 0, "a");
+	s = r.region;
+	saved = *s;
+	s->pool_id[0] = s->pool_id[1] = 0;
+	s->node = s->nodes_n = 0;
+	memset(s->generations, 0, sizeof(s->generations));
+	s->sum = node_super_sum(s);
+	CHECK_EQ(node_open(r.region, MIB, &r.env, &n), -FAR_ECORRUPT);
+	*s = saved;
+	rig_fini(&r);
 }
 
 /* Sessions -------------------------------------------------------------------------------------------------- */
@@ -686,6 +728,8 @@ TEST_MAIN(TEST(test_format_any_size_places_tables_before_data),
 	  TEST(test_format_too_small_is_refused),
 	  TEST(test_open_foreign_region_is_an_error),
 	  TEST(test_open_scribbled_region_never_crashes),
+	  TEST(test_open_dropped_root_with_an_impossible_epoch_is_stamped_anew),
+	  TEST(test_open_tables_of_no_pool_is_ecorrupt),
 	  TEST(test_form_twice_keeps_the_first_pool),
 	  TEST(test_session_all_lines_taken_is_enomem_until_one_leaves),
 	  TEST(test_session_line_starts_at_the_current_epoch),

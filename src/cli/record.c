@@ -264,15 +264,13 @@ record_field_add(struct record_source *r)
 static struct far_bytes
 record_name(const struct record_source *r, size_t i)
 {
-	struct record_span s = r->fields[i].name;
-
-	return far_bytes((r->names_in_header ? r->header.data : r->text.data) + s.at, s.len);
+	return record_bytes(r->names_in_header ? &r->header : &r->text, r->fields[i].name);
 }
 
 static struct far_bytes
 record_value(const struct record_source *r, size_t i)
 {
-	return far_bytes(r->text.data + r->fields[i].value.at, r->fields[i].value.len);
+	return record_bytes(&r->text, r->fields[i].value);
 }
 
 static bool
@@ -403,6 +401,7 @@ static int
 record_make(struct record_source *r)
 {
 	int err = record_make_key(r);
+	struct far_bytes value;
 	long i;
 
 	if (err || !r->opts->value)
@@ -410,8 +409,8 @@ record_make(struct record_source *r)
 	i = record_find(r, r->opts->value);
 	if (i < 0)
 		return record_no_column(r, r->opts->value);
-	return bytes_add(&r->value, (char *)r->text.data + r->fields[i].value.at,
-			 r->fields[i].value.len);
+	value = record_value(r, (size_t)i);
+	return bytes_add(&r->value, value.data, value.len);
 }
 
 static int

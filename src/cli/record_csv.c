@@ -87,6 +87,8 @@ record_csv_read(struct record_source *r)
 		got = input_line(r->in, &line);
 		if (got < 0)
 			return record_fail_input(r, got);
+		if (got == 0 && r->line == 0)
+			r->line = input_line_number(r->in);
 		if (got == 0)
 			return fed > 0 ? record_csv_end(r) : 0;
 		if (r->line == 0)

@@ -90,10 +90,9 @@ record_ini_option(struct record_source *r, struct far_bytes line)
 		return record_fail(r, -FAR_ESYNTAX, input_line_number(r->in),
 				   "expected NAME = VALUE or [SECTION]");
 	for (size_t i = 0; i < r->fields_n; i++) {
-		struct record_span other = r->fields[i].name;
+		struct far_bytes other = record_bytes(&r->text, r->fields[i].name);
 
-		if (other.len == name.len &&
-		    memcmp(r->text.data + other.at, name.data, name.len) == 0)
+		if (other.len == name.len && memcmp(other.data, name.data, name.len) == 0)
 			return record_fail(r, -FAR_ESYNTAX, input_line_number(r->in),
 					   "'%.*s' comes twice in its section",
 					   (int)far_min(name.len, 100), (const char *)name.data);

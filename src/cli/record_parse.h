@@ -62,6 +62,13 @@ int record_fail(struct record_source *r, int err, uint64_t line, const char *for
 /* Passes on an error of the input. */
 int record_fail_input(struct record_source *r, int err);
 
+/* The bytes of a span of `b`: `text` or `header`, which hold no memory while every field is empty. */
+static inline struct far_bytes
+record_bytes(const struct bytes *b, struct record_span s)
+{
+	return far_bytes((const char *)bytes_view(b).data + s.at, s.len);
+}
+
 /* Adds an empty field whose text starts at the end of `text`; the parser sets the lengths. */
 int record_field_add(struct record_source *r);
 

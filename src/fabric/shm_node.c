@@ -141,6 +141,14 @@ shm_watch(struct shm_node *n, int fd, struct shm_watch *w, enum shm_watch_kind k
 	return epoll_ctl(n->epoll, EPOLL_CTL_ADD, fd, &e);
 }
 
+/* Closes what was watched. That alone would not end its events while a fork of this process holds a copy. */
+static void
+shm_unwatch(struct shm_node *n, int fd)
+{
+	epoll_ctl(n->epoll, EPOLL_CTL_DEL, fd, NULL);
+	close(fd);
+}
+
 /* Not accepting leaves connects in the backlog instead of waking up for them again and again. */
 static void
 shm_accepting(struct shm_node *n, bool on)
@@ -157,9 +165,9 @@ static void
 shm_conn_free(struct shm_node *n, struct shm_conn *c)
 {
 	if (c->sock >= 0)
-		close(c->sock);
+		shm_unwatch(n, c->sock);
 	if (c->process.pidfd >= 0)
-		close(c->process.pidfd);
+		shm_unwatch(n, c->process.pidfd);
 	*c->link = c->next;
 	if (c->next)
 		c->next->link = c->link;
@@ -176,7 +184,7 @@ shm_conn_hang_up(struct shm_node *n, struct shm_conn *c)
 		shm_conn_free(n, c);
 		return;
 	}
-	close(c->sock);
+	shm_unwatch(n, c->sock);
 	c->sock = -1;
 	memset(c->parked, 0, sizeof(c->parked));
 }

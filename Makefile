@@ -4,12 +4,15 @@
 BUILD ?= build
 PREFIX ?= /usr/local
 JOBS ?= 2
+FUZZ ?=
+FUZZ_TIME ?= 300
 
 help:
 	@echo 'make all      build the library and the program into $(BUILD)/'
 	@echo 'make demo     install what is missing, build, and see Farside at work on real data (< 2 minutes)'
 	@echo 'make quick    build and run the quick tests (< 5 minutes)'
 	@echo 'make check    everything: compilers, sanitizers, style, documents, installation'
+	@echo 'make fuzz     run each fuzz target for FUZZ_TIME=$(FUZZ_TIME) seconds (FUZZ="TARGET ...": only these)'
 	@echo 'make bench    compare with memcached and with a local hash table'
 	@echo 'make tidy     check the style rules only'
 	@echo 'make install  install under PREFIX=$(PREFIX) (DESTDIR is honoured)'
@@ -35,6 +38,13 @@ check:
 	@script/deps
 	@script/check -j$(JOBS)
 
+fuzz:
+	@script/deps build test
+	[ -f build-fuzz/build.ninja ] || CC=clang CXX=clang++ meson setup build-fuzz -Dfuzz=true \
+		-Db_sanitize=address,undefined -Db_lundef=false
+	ninja -C build-fuzz -j$(JOBS) fuzzers
+	test/fuzz/run -j$(JOBS) --time $(FUZZ_TIME) build-fuzz $(FUZZ)
+
 bench:
 	@script/deps build bench
 	@$(MAKE) --no-print-directory all
@@ -56,4 +66,4 @@ endif
 clean:
 	rm -rf build build-*
 
-.PHONY: help all demo quick check bench tidy install clean
+.PHONY: help all demo quick check fuzz bench tidy install clean

@@ -302,7 +302,7 @@ shm_new(unsigned nodes_n, const struct far_fabric_opts *opts)
 }
 
 static int
-shm_open(const char *spec, struct far_loop *l, const struct far_fabric_opts *opts,
+shm_fabric_open(const char *spec, struct far_loop *l, const struct far_fabric_opts *opts,
 	 struct far_fabric **out)
 {
 	unsigned n = 1;
@@ -361,7 +361,7 @@ shm_connect_memory(const struct shm_memory *nodes, unsigned n, struct far_loop *
 
 const struct far_fabric_ops shm_fabric_ops = {
 	.name = "shm",
-	.open = shm_open,
+	.open = shm_fabric_open,
 	.close = shm_close,
 	.post = shm_post,
 	.poll = shm_poll,

@@ -14,7 +14,7 @@ struct node;
 enum {
 	SIM_LANES = 8,          /* operations of a group at most */
 	SIM_PIECE = 64,         /* words */
-	SIM_PAGE = 4096,        /* unit of dirty tracking */
+	SIM_PAGE = 1024,        /* unit of dirty tracking */
 	SIM_POLL_STEPS = 32,    /* then timers have a look */
 	SIM_STEP_NS = 100,
 	SIM_ALONE = 2048,       /* steps in a row of one client while others could, where priorities rule */

@@ -5,7 +5,8 @@
  * Each key's calls and returns form a list in time order. The search takes the first call that fits the state, lifts it
  * and its return out of the list, and starts over; when it meets a return first, that operation should have come
  * earlier: it takes the last one back. A configuration is the set of operations taken and the state; one that was
- * seen before cannot help.
+ * seen before cannot help. They are noted from the first step back on: before that none comes twice, and most histories
+ * need no step back.
  *
  * A state is a value (0: absent). Its version is a matter of the value: what its writer or any reader reported.
  */
@@ -37,6 +38,7 @@ struct lin {
 
 	uint64_t set[2];
 	uint32_t state;
+	bool back;                /* it took one back */
 	uint32_t left;            /* operations with a return that are not taken */
 	struct {
 		uint32_t event, state;
@@ -245,16 +247,17 @@ lin_search(struct lin *l)
 		if (l->h->events[event - 1] & 1) {
 			if (l->taken_n == 0)
 				return 0;
+			l->back = true;
 			event = l->next[lin_untake(l)];
 			continue;
 		}
 		if (lin_apply(l, op, &state)) {
 			uint64_t bit = UINT64_C(1) << l->bits[op] % 64,
 				 *set = &l->set[l->bits[op] / 64];
-			int seen;
+			int seen = 0;
 
 			*set ^= bit;
-			if ((seen = lin_see(l, state)) < 0)
+			if (l->back && (seen = lin_see(l, state)) < 0)
 				return seen;
 			if (!seen) {
 				lin_take(l, event, state);
@@ -340,6 +343,7 @@ lin_check(struct lin *l, const struct lin_history *h, uint32_t *key)
 		bad = (uint32_t)__builtin_ctzll(keys);
 		l->set[0] = l->set[1] = 0;
 		l->state = l->taken_n = l->seen_n = 0;
+		l->back = false;
 		if (++l->round == 0) {
 			memset(l->seen, 0, l->seen_max * sizeof(*l->seen));
 			l->round = 1;

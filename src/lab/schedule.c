@@ -266,7 +266,8 @@ schedule_key(unsigned i, struct schedule_key *k)
 	k->bytes = far_bytes(k->name, len);
 }
 
-/* The value of operation `op`: its number, then bytes that follow from it. Returns its length. */
+/* The value of operation `op`: its number, then bytes that follow from it. Returns its length; up to 7 more bytes of
+ * `buf` are spoilt. */
 static size_t
 schedule_value(const struct schedule *s, uint32_t op, uint8_t buf[])
 {
@@ -274,8 +275,8 @@ schedule_value(const struct schedule *s, uint32_t op, uint8_t buf[])
 	uint64_t number = op, pattern = far_mix64(op + 1);
 
 	memcpy(buf, &number, 8);
-	for (size_t i = 8; i < len; i++)
-		buf[i] = (uint8_t)(pattern >> i % 8 * 8);
+	for (size_t i = 8; i < len; i += 8)
+		memcpy(buf + i, &pattern, 8);
 	return len;
 }
 
@@ -709,16 +710,29 @@ schedule_wrote(const struct lin_op *op)
 }
 
 static void
+schedule_judge_versions(struct schedule *s)
+{
+	uint32_t wrote[SCHEDULE_OPS_ALL], n = 0;
+
+	for (uint32_t i = 0; i < s->history.ops_n; i++) {
+		if (!schedule_wrote(&s->ops[i]))
+			continue;
+		for (uint32_t j = 0; j < n; j++)
+			if (s->ops[i].version == s->ops[wrote[j]].version)
+				schedule_fail(s, SCHEDULE_WRONG_VALUE,
+					      "operations %u and %u wrote one version", wrote[j],
+					      i);
+		wrote[n++] = i;
+	}
+}
+
+static void
 schedule_judge(struct schedule *s)
 {
 	uint32_t key = 0;
 	int ok;
 
-	for (uint32_t i = 0; i < s->history.ops_n; i++)
-		for (uint32_t j = 0; j < i && schedule_wrote(&s->ops[i]); j++)
-			if (schedule_wrote(&s->ops[j]) && s->ops[i].version == s->ops[j].version)
-				schedule_fail(s, SCHEDULE_WRONG_VALUE,
-					      "operations %u and %u wrote one version", j, i);
+	schedule_judge_versions(s);
 	ok = lin_check(s->lin, &s->history, &key);
 	if (ok == 0)
 		schedule_fail(s, SCHEDULE_NOT_LINEARIZABLE, "key %u", key);

@@ -303,7 +303,7 @@ shm_new(unsigned nodes_n, const struct far_fabric_opts *opts)
 
 static int
 shm_fabric_open(const char *spec, struct far_loop *l, const struct far_fabric_opts *opts,
-	 struct far_fabric **out)
+		struct far_fabric **out)
 {
 	unsigned n = 1;
 	struct shm *s;

@@ -62,7 +62,7 @@ lin_new(struct lin **out)
 
 	if (!l)
 		return -FAR_ENOMEM;
-	l->seen_max = 1024;
+	l->seen_max = 64;
 	l->seen = calloc(l->seen_max, sizeof(*l->seen));
 	if (!l->seen) {
 		free(l);

@@ -105,7 +105,7 @@ pool_limbo_push(struct pool *p, struct far_addr addr)
 	struct pool_limbo *l = &p->limbo;
 
 	if (!l->ring || l->tail - l->head > l->mask) {
-		uint64_t len = l->ring ? 2 * (l->mask + 1) : 1024;
+		uint64_t len = l->ring ? 2 * (l->mask + 1) : 64;
 		uint64_t *ring = malloc(len * sizeof(*ring));
 
 		if (!ring)

@@ -36,7 +36,7 @@ pool_foreign_push(struct pool_table *pt, enum pool_kind kind, unsigned class, st
 	if (pt->gone)
 		return;
 	if (p->foreign_n == p->foreign_max) {
-		size_t max = p->foreign_max ? 2 * p->foreign_max : 256;
+		size_t max = p->foreign_max ? 2 * p->foreign_max : POOL_FOREIGN_FLUSH;
 		struct pool_foreign *q = realloc(p->foreign, max * sizeof(*q));
 
 		/* The block is lost until its chunk is scavenged. */

@@ -79,8 +79,8 @@ pool_is_formed(const struct pool_super *s)
 }
 
 /*
- * Ties the nodes to one pool when that has not happened, or not on all of them. Several first clients may do this at
- * once: the home node takes one of their ids, and all go on with that.
+ * Ties the nodes to one pool when that has not happened, or not on all of them: 1, and 0 when nothing was to be done.
+ * Several first clients may do this at once: the home node takes one of their ids, and all go on with that.
  */
 static int
 pool_form(struct pool *p, struct far_task *t)
@@ -88,7 +88,7 @@ pool_form(struct pool *p, struct far_task *t)
 	struct control_request req = { .code = CONTROL_FORM, .nodes_n = p->nodes_n };
 	struct pool_super *home = &p->places[0].super;
 	struct control_reply reply;
-	int err;
+	int err, formed = 0;
 
 	req.pool_id[0] = far_rand(t) | 1;
 	req.pool_id[1] = far_rand(t);
@@ -108,6 +108,7 @@ pool_form(struct pool *p, struct far_task *t)
 			err = pool_call(p, t, i, &req, &reply);
 			if (err && (i || err != -FAR_EINVAL))
 				return err;
+			formed = 1;
 		} else if (i && (s->pool_id[0] != home->pool_id[0] ||
 				 s->pool_id[1] != home->pool_id[1])) {
 			return -FAR_EINVAL;
@@ -122,7 +123,7 @@ pool_form(struct pool *p, struct far_task *t)
 		req.pool_id[0] = home->pool_id[0];
 		req.pool_id[1] = home->pool_id[1];
 	}
-	return 0;
+	return formed;
 }
 
 /* Reads and checks the superblocks; forms the pool first when it is new. */
@@ -133,7 +134,7 @@ pool_meet_nodes(struct pool *p, struct far_task *t)
 
 	for (int i = 0; i < JOIN_FORM_TRIES; i++) {
 		/* A sum that does not match may be one that is being written: another client forms the pool. */
-		if ((err = pool_super_check_all(p, t)) == 0 && (err = pool_form(p, t)) == 0)
+		if ((err = pool_super_check_all(p, t)) == 0 && (err = pool_form(p, t)) > 0)
 			err = pool_super_check_all(p, t);
 		if (err != -FAR_ECORRUPT)
 			break;
@@ -296,9 +297,15 @@ pool_end_daemon(struct pool *p, struct far_task *t)
 static int
 pool_settle(struct pool *p, struct far_task *t)
 {
-	int err = pool_tick(p, t);
+	bool nothing = p->foreign_n == 0;
+	int err;
 
-	if (err)
+	for (uint32_t i = 0; i < p->chunks_n; i++)
+		nothing = nothing && !p->chunks[i];
+	/* Who closed its tables one by one has told everything by now. */
+	if (nothing)
+		return 0;
+	if ((err = pool_tick(p, t)) != 0)
 		return err;
 	if ((err = pool_foreign_flush(p, t)) != 0 || (err = pool_release_free(p, t, true)) != 0)
 		return err;

@@ -4,6 +4,8 @@
 
 #include <xxhash.h>
 
+#include "base/base.h"
+
 static uint64_t
 block_sum(const struct block *b, uint64_t len)
 {
@@ -18,6 +20,7 @@ block_make(struct block *b, uint64_t hash, uint64_t version, struct far_bytes ke
 {
 	uint64_t len = block_len(key.len, value.len);
 
+	FAR_ASSERT(key.len && key.len <= FAR_KEY_MAX && value.len <= FAR_VALUE_MAX);
 	b->hash = hash;
 	b->version = version;
 	b->key_len = (uint32_t)key.len;

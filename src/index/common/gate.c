@@ -40,8 +40,10 @@ gate_enter(struct gate *g, struct far_task *t, struct gate_pass *p)
 static void
 gate_remove(struct gate_pass **lane, struct gate_pass *p)
 {
-	while (*lane != p)
+	while (*lane != p) {
+		FAR_ASSERT(*lane);
 		lane = &(*lane)->next;
+	}
 	*lane = p->next;
 }
 
@@ -54,6 +56,7 @@ gate_choose(struct gate_pass *p)
 {
 	struct gate_pass *next = p->waiting, **at = &p->waiting, *w;
 
+	FAR_ASSERT(next);
 	while (next->next)
 		next = next->next;
 	if (next->blind) {
@@ -71,6 +74,7 @@ gate_choose(struct gate_pass *p)
 			next->followers = w;
 		}
 	}
+	FAR_ASSERT(!next->waiting);
 	next->waiting = p->waiting;
 	return next;
 }
@@ -80,6 +84,7 @@ gate_leave(struct gate *g, struct gate_pass *p, int result)
 {
 	struct gate_pass **lane = &g->inside[p->hash % GATE_LANES], *next, *f, *after;
 
+	FAR_ASSERT(!p->answered);
 	gate_remove(lane, p);
 	for (f = p->followers; f; f = after) {
 		after = f->next;

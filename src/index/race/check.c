@@ -61,6 +61,7 @@ race_check_note(struct race_checker *c, uint64_t packed)
 		c->blocks = grown;
 		c->blocks_max = max;
 	}
+	FAR_ASSERT(c->blocks_n < c->blocks_max && packed <= RACE_ADDR_MASK);
 	c->blocks[c->blocks_n++] = packed;
 	return 0;
 }

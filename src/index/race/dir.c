@@ -10,7 +10,7 @@
  *    nobody can bring back a child that was retired meanwhile.
  * D4 `version` grows after every change and before the memory of what was unlinked is retired. A client that read
  *    pool epoch e and then an unchanged version holds nothing that was retired before e. Who died in between left it as
- *    it was: then race_reach() lets it grow.
+ *    it was: a repair lets it grow (recover.c).
  */
 #include "base/base.h"
 #include "index/common/patience.h"
@@ -85,6 +85,7 @@ race_refresh(struct race *r, struct far_task *t, bool force)
 		if ((err = race_check_dir(r, t, dir[i], race_dir_depth(line.root))) != 0)
 			goto fail;
 	}
+	FAR_ASSERT(race_dir_depth(line.root) <= RACE_DEPTH_MAX);
 	free(r->dir);
 	r->dir = dir;
 	r->depth = race_dir_depth(line.root);
@@ -99,7 +100,13 @@ fail:
 int
 race_index_refresh(struct far_index *ix, struct far_task *t)
 {
-	return race_refresh(race_of(ix), t, false);
+	struct race *r = race_of(ix);
+
+	/* The repair for which it was taken is over. */
+	if (!r->census.used)
+		race_census_drop(r);
+	r->census.used = false;
+	return race_refresh(r, t, false);
 }
 
 void
@@ -107,6 +114,7 @@ race_adopt(struct race *r, uint64_t hash, unsigned depth, struct far_addr low, s
 {
 	uint32_t suffix = race_suffix(hash, depth);
 
+	FAR_ASSERT(depth < RACE_DEPTH_MAX && low.raw && high.raw);
 	/* A cache less deep than the children cannot name them: the caller refreshed it before. */
 	if (r->depth <= depth)
 		return;
@@ -142,14 +150,17 @@ race_grow_dir(struct race *r, struct far_task *t, uint64_t root)
 	struct far_addr at;
 	int err;
 
+	FAR_ASSERT(r->doubling && depth < RACE_DEPTH_MAX);
 	if (!dir)
 		return -FAR_ENOMEM;
 	if ((err = race_alloc(r, t, far_addr_node(r->head), POOL_INDEX, class, &at)) != 0)
 		goto fail;
 	if ((err = race_freeze_dir(t, root, dir)) != 0)
 		goto undo;
-	for (uint64_t i = 0; i < n; i++)
+	for (uint64_t i = 0; i < n; i++) {
+		FAR_ASSERT(dir[i] & RACE_DIR_FROZEN); /* D2 */
 		dir[i] = dir[i + n] = dir[i] & ~RACE_DIR_FROZEN;
+	}
 	for (uint64_t o = 0; o < 2 * n * 8; o += RACE_READ_MAX)
 		far_write(t, far_addr_add(at, o), (char *)dir + o,
 			  far_min(2 * n * 8 - o, RACE_READ_MAX));
@@ -190,6 +201,7 @@ race_lock_try(struct race *r, struct far_task *t, struct race_locker *l)
 	uint64_t expect = l->holder, me = pool_serial(r->pool), old;
 	int err;
 
+	FAR_ASSERT(r->doubling && me && expect != me);
 	far_cas(t, race_head_at(r, offsetof(struct race_head, doubling)), expect, me, &old);
 	race_note_root(r, t, &l->line);
 	if ((err = far_wait(t)) != 0)
@@ -247,6 +259,7 @@ race_double(struct race *r, struct far_task *t, unsigned depth)
 	struct race_locker l = { .depth = depth };
 	int err;
 
+	FAR_ASSERT(pool_is_inside(t));
 	if (depth >= RACE_DEPTH_MAX)
 		return -FAR_EFULL;
 	patience_start(&l.patience, t, pool_lease(r->pool));
@@ -287,6 +300,8 @@ race_switch_once(struct far_task *t, uint64_t root, const struct race_children *
 	uint64_t old[RACE_BATCH];
 	int err, done = 1;
 
+	FAR_ASSERT(b->n && b->n <= RACE_BATCH);
+	FAR_ASSERT((b->first + ((b->n - 1) << c->depth)) >> race_dir_depth(root) == 0);
 	for (uint64_t k = 0; k < b->n; k++) {
 		uint64_t i = b->first + (k << c->depth);
 		struct far_addr child = i >> c->depth & 1 ? c->high : c->low;
@@ -319,6 +334,7 @@ race_switch_dir(struct far_task *t, uint64_t root, const struct race_children *c
 	struct race_switch_batch b;
 	int done;
 
+	FAR_ASSERT(c->depth < RACE_DEPTH_MAX && c->suffix < step);
 	for (b.first = c->suffix; b.first < end; b.first += b.n << c->depth) {
 		b.n = far_min(RACE_BATCH, (end - b.first + step - 1) >> c->depth);
 		for (uint64_t k = 0; k < b.n; k++)

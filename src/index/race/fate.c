@@ -64,13 +64,15 @@ race_check_claimer(struct race *r, struct far_task *t, const struct race_view *v
 	uint64_t serial = RACE_FATE_SERIAL(fate);
 	int gone;
 
+	FAR_ASSERT(RACE_FATE_KIND(fate) == RACE_FATE_CLAIMED);
+
 	if (serial == pool_serial(r->pool))
 		gone = !race_is_splitting(r, v->subtable);
 	else
 		gone = pool_gone(r->pool, t, serial);
 	if (gone < 0)
 		return gone;
-	return gone ? race_take_over(r, t, v, fate) : RACE_AGAIN;
+	return gone ? race_take_over(r, t, v, fate) : RACE_BEATEN;
 }
 
 /* One look at the fate of the view's subtable. RACE_AGAIN: another one is due. */
@@ -95,7 +97,8 @@ race_wait_look(struct race *r, struct far_task *t, const struct race_view *v, st
 		return race_is_splitting(r, v->subtable) ? RACE_AGAIN : RACE_DONE;
 	}
 	patience_meet(p, t, RACE_FATE_SERIAL(fate));
-	return patience_is_long(p) ? race_check_claimer(r, t, v, fate) : RACE_AGAIN;
+	err = patience_is_long(p) ? race_check_claimer(r, t, v, fate) : RACE_BEATEN;
+	return err == RACE_BEATEN ? RACE_AGAIN : err;
 }
 
 int
@@ -104,6 +107,7 @@ race_wait_split(struct race *r, struct far_task *t, const struct race_view *v)
 	struct patience p;
 	int err;
 
+	FAR_ASSERT(pool_is_inside(t));
 	patience_start(&p, t, pool_lease(r->pool));
 	do {
 		err = patience_wait(&p, t);

@@ -21,8 +21,7 @@ race_get(struct far_index *ix, struct far_task *t, struct far_bytes key, struct 
 	struct race_match *hit;
 	struct race_view v;
 	unsigned looks = 0;
-	bool damaged;
-	int err;
+	int err, found;
 
 	for (;;) {
 		/* 1. Read both bucket pairs. */
@@ -31,30 +30,23 @@ race_get(struct far_index *ix, struct far_task *t, struct far_bytes key, struct 
 		/* 2. Read every block that has our fingerprint; and the fate, when a slot is frozen (R4). */
 		race_view_match(&v, false, &m);
 		race_note_fate(t, &v, &fate);
-		if ((err = race_note_blocks(r, t, &m)) == -FAR_ENOMEM)
-			goto fail;
-		damaged = err != 0;
-		if ((err = far_wait(t)) != 0)
-			return err;
+		if ((found = race_find(r, t, &m, key, &hit)) < 0)
+			return found;
 		/* 3. Split since? What we saw is history. */
 		if (RACE_FATE_KIND(fate) >= RACE_FATE_DECIDED) {
 			if ((err = race_follow(r, t, &v)) != 0 || (err = backoff_wait(t, &b)) != 0)
 				return err;
 			continue;
 		}
-		/* 4. Fingerprints collide, keys do not. */
-		hit = damaged ? NULL : race_pick(t, &m, hash, key, &damaged);
-		if (hit)
+		/* 4. The key's block, or none. */
+		if (found == RACE_DONE)
 			break;
-		if (!damaged)
-			return -FAR_ENOENT;
 		if ((err = race_damaged(r, t, &b, &looks)) != 0)
 			return err;
 	}
+	if (!hit)
+		return -FAR_ENOENT;
 	value->bytes = block_value(hit->block);
 	value->version = hit->block->version;
 	return 0;
-fail:
-	far_forget(t);
-	return err;
 }

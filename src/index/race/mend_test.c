@@ -254,7 +254,7 @@ mend_taker(struct far_task *t, void *arg)
 	race_locate(m->r, 0, &v);
 	CHECK_EQ(v.subtable.raw, m->at.raw);
 	err = race_take_over(m->r, t, &v, fate);
-	CHECK(err == 0 || err == RACE_AGAIN);
+	CHECK(err == 0 || err == RACE_BEATEN);
 	CHECK_EQ(pool_leave(m->pool, t), 0);
 	m->left--;
 }
@@ -352,6 +352,41 @@ test_race_root_that_changes_under_the_lock_is_an_error(void)
 	mend_run(body_root_changes, 1, 1);
 }
 
+/* A repair asks for each part whether it is in use: that costs the directory once, not once for each. */
+static void
+body_reach_all(struct mend *m, struct far_task *t)
+{
+	struct far_count count = { 0 }, *before;
+	struct far_addr part[MEND_PARTS];
+	unsigned n;
+
+	for (unsigned i = 0; i < 300; i++)
+		CHECK_EQ(mend_insert(m, t, i), 0);
+	CHECK_EQ(pool_enter(m->pool, t), 0);
+	n = mend_parts(m, t, part);
+	CHECK(n > 12);
+	before = far_account(t, &count);
+	for (unsigned i = 0; i < n; i++) {
+		CHECK_EQ(race_reach(m->ix, t, part[i], 0, true), 1);
+		CHECK_EQ(race_reach(m->ix, t, far_addr_add(part[i], POOL_UNIT), 0, true), 0);
+	}
+	far_account(t, before);
+	/* The root, the directory, and the version. */
+	CHECK_EQ(count.round_trips, 3);
+	CHECK_EQ(pool_leave(m->pool, t), 0);
+	/* It goes when nobody has asked from one refresh to the next. */
+	CHECK_EQ(pool_tick(m->pool, t), 0);
+	for (unsigned i = 0; i < 8 && m->r->census.parts; i++)
+		CHECK_EQ(pool_tick(m->pool, t), 0);
+	CHECK(!m->r->census.parts);
+}
+
+static void
+test_race_reach_of_all_parts_reads_the_directory_once(void)
+{
+	mend_run(body_reach_all, 1, 1);
+}
+
 /* An operation of ours took the doubling lock and ended in an error before it gave it up. */
 static void
 body_own_lock(struct mend *m, struct far_task *t)
@@ -423,6 +458,7 @@ TEST_MAIN(TEST(test_race_reach_of_a_frozen_tentative_slot_leaves_it_frozen),
 	  TEST(test_race_recover_finishes_splits_of_several_generations),
 	  TEST(test_race_split_that_fails_gives_its_memory_back),
 	  TEST(test_race_forgotten_claim_is_taken_over_by_one_of_many_fibers),
+	  TEST(test_race_reach_of_all_parts_reads_the_directory_once),
 	  TEST(test_race_forgotten_lock_is_taken_by_one_of_many_fibers),
 	  TEST(test_race_fibers_at_one_full_subtable_split_it_once),
 	  TEST(test_race_circle_of_fates_ends_in_an_error),

@@ -23,6 +23,7 @@ race_new(struct pool_table *pt, const struct far_index_opts *o, unsigned groups)
 	r->groups = groups;
 	r->tag = (uint32_t)pt->serial & 0xffffff;
 	r->subtable_class = pool_class_of(race_subtable_len(r));
+	FAR_ASSERT(groups && groups <= RACE_GROUPS_MAX && r->subtable_class < POOL_CLASSES);
 	r->hash = o && o->hash ? o->hash : block_hash;
 	r->no_backoff = o && o->no_backoff;
 	return r;
@@ -63,6 +64,7 @@ race_create(struct pool_table *pt, struct far_task *t, const struct far_index_op
 	struct race *r;
 	int err;
 
+	FAR_ASSERT(!pool_is_inside(t)); /* pool_alloc() may wait for grace */
 	if (groups > RACE_GROUPS_MAX)
 		return -FAR_EINVAL;
 	r = race_new(pt, o, groups);
@@ -115,6 +117,7 @@ race_close(struct far_index *ix)
 
 	if (!r)
 		return;
+	race_census_drop(r);
 	free(r->dir);
 	free(r);
 }

@@ -34,13 +34,22 @@ struct race_write {
 static uint64_t
 race_write_slot(const struct race_write *w)
 {
-	return race_slot(w->view.fp, w->class, w->block);
+	uint64_t word = race_slot(w->view.fp, w->class, w->block);
+
+	FAR_ASSERT(w->block.raw && race_unpack(word).raw == w->block.raw);
+	FAR_ASSERT(race_slot_class(word) == w->class && race_slot_live(word));
+	return word;
 }
 
 static void
 race_write_start(struct race_write *w, struct race *r, struct far_bytes key, uint64_t expect)
 {
-	*w = (struct race_write){ .r = r, .key = key, .hash = race_hash(r, key), .expect = expect };
+	/* Not the view and its matches, which are long and filled before they are looked at. */
+	memset(w, 0, offsetof(struct race_write, view));
+	w->r = r;
+	w->key = key;
+	w->hash = race_hash(r, key);
+	w->expect = expect;
 	w->backoff.off = r->no_backoff;
 }
 
@@ -67,6 +76,7 @@ race_write_init(struct race_write *w, struct far_task *t, struct far_bytes value
 		return err;
 	w->class = pool_class_of(len);
 	w->image_len = far_align(len, 8);
+	FAR_ASSERT(w->class < POOL_CLASSES && w->image_len <= pool_class_len(w->class));
 	w->image = far_scratch(t, w->image_len);
 	if (!w->image)
 		return -FAR_ENOMEM;
@@ -92,6 +102,7 @@ race_write_stage(struct race_write *w, struct far_task *t)
 		w->home = node;
 		w->written = w->exposed = false;
 	}
+	FAR_ASSERT(w->image && far_addr_off(w->block) % POOL_UNIT == 0);
 	if (!w->written)
 		far_write(t, w->block, w->image, w->image_len);
 	return 0;
@@ -116,7 +127,7 @@ race_write_lookup(struct race_write *w, struct far_task *t)
 		return err;
 	if ((err = race_lookup(w->r, t, w->hash, &w->view)) != 0)
 		return err;
-	w->written = true;
+	w->written = w->image != NULL;
 	if (race_view_frozen(&w->view)) {
 		err = race_wait_split(w->r, t, &w->view);
 		return err ? err : race_again(w, t);
@@ -124,29 +135,15 @@ race_write_lookup(struct race_write *w, struct far_task *t)
 	return RACE_DONE;
 }
 
-/* Reads the blocks of `m` and finds the key's. RACE_DONE, *hit NULL when none is; or RACE_AGAIN, or an error. */
+/* Reads the blocks of `m` and finds the key's: *hit, or NULL. RACE_AGAIN: one is damaged, perhaps not the next time. */
 static int
 race_write_find(struct race_write *w, struct far_task *t, struct race_matches *m,
 		struct race_match **hit)
 {
-	bool damaged;
-	int err;
+	int err = race_find(w->r, t, m, w->key, hit);
 
-	*hit = NULL;
-	if (!m->n)
-		return RACE_DONE;
-	err = race_note_blocks(w->r, t, m);
-	if (err == -FAR_ENOMEM) {
-		far_forget(t);
+	if (err != RACE_DAMAGED)
 		return err;
-	}
-	damaged = err != 0;
-	if ((err = far_wait(t)) != 0)
-		return err;
-	if (!damaged)
-		*hit = race_pick(t, m, w->hash, w->key, &damaged);
-	if (*hit || !damaged)
-		return RACE_DONE;
 	err = race_damaged(w->r, t, &w->backoff, &w->looks);
 	return err ? err : RACE_AGAIN;
 }
@@ -170,6 +167,9 @@ race_swing(struct race_write *w, struct far_task *t, const struct race_match *hi
 	uint64_t old;
 	int err;
 
+	/* The view was not frozen, and held only live slots. */
+	FAR_ASSERT(race_slot_live(hit->word) && !(hit->word & RACE_FROZEN));
+	FAR_ASSERT(!desired || (w->written && race_slot_fp(desired) == w->view.fp)); /* R7 */
 	far_cas(t, hit->addr, hit->word, desired, &old);
 	if ((err = far_wait(t)) != 0) {
 		/* Outcome unknown: neither block may be used again by us. */
@@ -190,6 +190,8 @@ race_remove_rival(struct race_write *w, struct far_task *t, struct far_addr slot
 	uint64_t old;
 	int err;
 
+	FAR_ASSERT(slot.raw != rival->addr.raw);
+	FAR_ASSERT((rival->word & RACE_TENTATIVE) && !(rival->word & RACE_FROZEN));
 	if (slot.raw > rival->addr.raw && w->backoff.tries < 2)
 		return RACE_AGAIN;
 	far_cas(t, rival->addr, rival->word, 0, &old);
@@ -205,13 +207,16 @@ race_remove_rival(struct race_write *w, struct far_task *t, struct far_addr slot
 static int
 race_contest(struct race_write *w, struct far_task *t, struct far_addr slot)
 {
-	struct race_matches m, others = { .n = 0 };
+	struct race_matches m, others;
 	struct race_match *rival;
 	int err;
 
+	FAR_ASSERT(w->exposed && w->mode != FAR_PUT_UPDATE);
 	if (race_view_frozen(&w->view))
 		return RACE_AGAIN;
 	race_view_match(&w->view, true, &m);
+	others.hash = w->hash;
+	others.n = 0;
 	for (unsigned i = 0; i < m.n; i++) {
 		if (m.at[i].addr.raw != slot.raw)
 			others.at[others.n++] = m.at[i];
@@ -235,6 +240,7 @@ race_withdraw(struct race_write *w, struct far_task *t, struct far_addr slot)
 	uint64_t old;
 	int err;
 
+	FAR_ASSERT(w->exposed && w->block.raw);
 	far_forget(t);
 	far_cas(t, slot, race_write_slot(w) | RACE_TENTATIVE, 0, &old);
 	if ((err = far_wait(t)) != 0)
@@ -255,6 +261,7 @@ race_insert(struct race_write *w, struct far_task *t)
 		return err ? err : race_again(w, t);
 	}
 	/* 2. Claim the slot, and read all candidates again: in this order (G3). */
+	FAR_ASSERT(w->written); /* R7 */
 	tentative = race_write_slot(w) | RACE_TENTATIVE;
 	w->exposed = true;
 	far_cas(t, slot, 0, tentative, &old);
@@ -309,6 +316,8 @@ race_put_all(struct race_write *w, struct far_task *t, struct far_bytes value)
 		far_scratch_reset(t, mark);
 		err = race_put_once(w, t);
 	} while (err == RACE_AGAIN);
+	/* Either the block is in its slot, or it is nobody's. */
+	FAR_ASSERT(err || (w->block.raw && w->written));
 	if (err) {
 		far_forget(t);
 		race_write_drop(w);
@@ -364,6 +373,7 @@ race_move_block(struct race_write *w, struct far_task *t, const struct race_matc
 {
 	int err;
 
+	FAR_ASSERT(!w->block.raw && !w->image && node < pool_nodes(w->r->pool));
 	w->class = race_slot_class(hit->word);
 	if ((err = pool_alloc(w->r->pt, t, node, POOL_BLOCKS, w->class, &w->block)) != 0)
 		return err;
@@ -371,6 +381,7 @@ race_move_block(struct race_write *w, struct far_task *t, const struct race_matc
 	far_write(t, w->block, hit->block, pool_class_len(w->class));
 	if ((err = far_wait(t)) != 0)
 		goto fail;
+	w->written = true;
 	if ((err = race_swing(w, t, hit, race_write_slot(w))) != RACE_DONE)
 		goto fail;
 	return RACE_DONE;
@@ -411,6 +422,7 @@ race_del(struct far_index *ix, struct far_task *t, struct far_bytes key, uint64_
 		far_scratch_reset(t, mark);
 		err = race_del_once(&w, t);
 	} while (err == RACE_AGAIN);
+	FAR_ASSERT(!w.block.raw);
 	if (!r->no_backoff)
 		gate_leave(&r->gate, &pass, err);
 	return err;

@@ -40,9 +40,18 @@ enum race_step {
 	RACE_DONE = 0,
 	RACE_AGAIN,    /* what it was built on has changed: look again, from the top */
 	RACE_NEEDLESS, /* another client has done it */
+	RACE_BEATEN,   /* another client, or another fiber of ours, is at it */
+	RACE_DAMAGED,  /* a block that was READ is none: race_damaged() tells what to do about it */
 };
 
 struct race_splitter;
+
+/* Addresses of all index parts in use, sorted, as they were at some time after the last recover(). */
+struct race_census {
+	uint64_t *parts; /* NULL: not taken */
+	uint64_t n;
+	bool used;       /* since the last refresh() */
+};
 
 struct race {
 	struct pool_table *pt;
@@ -64,6 +73,8 @@ struct race {
 	/* Subtables that fibers of this client are splitting right now; whether one is about to double. */
 	struct race_splitter *splitting;
 	bool doubling;
+
+	struct race_census census;
 };
 
 /* A key's place in the table, and the 28 slots as last read. */
@@ -82,12 +93,14 @@ struct race_view {
 struct race_match {
 	uint64_t word;
 	struct far_addr addr;         /* of the slot */
-	struct block *block;          /* in scratch, once read */
+	struct block *block;          /* in scratch, and its length: once read */
+	uint64_t room;
 };
 
 struct race_matches {
-	struct race_match at[RACE_CANDIDATES];
+	uint64_t hash;
 	unsigned n;
+	struct race_match at[RACE_CANDIDATES];
 };
 
 /* view.c: from hash to slots ----------------------------------------------------------------------------- */
@@ -107,13 +120,11 @@ void race_view_match(const struct race_view *v, bool tentative, struct race_matc
 /* The empty slot to take: of the pair with fewer keys. Returns false when there is none. */
 bool race_view_empty(const struct race_view *v, struct far_addr *slot);
 
-/* Notes READs of the blocks of all matches. -FAR_ECORRUPT when a word points nowhere, -FAR_ENOMEM. */
-int race_note_blocks(struct race *r, struct far_task *t, struct race_matches *m);
-
-/* The match that holds the key, NULL when none does; *damaged tells that a block could not be verified. Counts the
- * blocks of other keys as false hits. */
-struct race_match *race_pick(struct far_task *t, struct race_matches *m, uint64_t hash, struct far_bytes key,
-			     bool *damaged);
+/* READs the blocks of all matches in one chain with what was noted before: fingerprints collide, keys do not. *hit is
+ * the match that holds the key, or NULL. RACE_DAMAGED: no block of the key, but one that could not be verified. Nothing
+ * is noted on return, also after -FAR_ENOMEM (of the process). Counts blocks of other keys as false hits. */
+int race_find(struct race *r, struct far_task *t, struct race_matches *m, struct far_bytes key,
+	      struct race_match **hit);
 
 /* pool_alloc() on `node`, or elsewhere when that is full: nothing here needs two parts on one node, since every WRITE
  * is waited for before what it wrote is published (R7). */
@@ -130,8 +141,8 @@ int race_check_addr(struct race *r, struct far_task *t, struct far_addr a, uint6
  * refreshes the cache when the headers differ, once. -FAR_ECORRUPT when they still do. */
 int race_lookup(struct race *r, struct far_task *t, uint64_t hash, struct race_view *v);
 
-/* Counts a look at a damaged block in *looks: 0 after a back-off: look again; -FAR_ECORRUPT after RACE_CORRUPT_TRIES;
- * -FAR_ENOENT when the table was dropped. */
+/* After RACE_DAMAGED: counts the looks in *looks. 0 after a back-off: look again; -FAR_ECORRUPT after
+ * RACE_CORRUPT_TRIES; -FAR_ENOENT when the table was dropped. */
 int race_damaged(struct race *r, struct far_task *t, struct backoff *b, unsigned *looks);
 
 /* dir.c: the directory ------------------------------------------------------------------------------------ */
@@ -158,7 +169,7 @@ int race_switch(struct race *r, struct far_task *t, const struct race_children *
 
 /* Splits the view's subtable, or waits for whoever does. Afterwards: look up again. */
 int race_split(struct race *r, struct far_task *t, const struct race_view *v);
-/* Claims the view's subtable, whose claimer is gone, anew, and splits it. `fate`: its word as last read. RACE_AGAIN:
+/* Claims the view's subtable, whose claimer is gone, anew, and splits it. `fate`: its word as last read. RACE_BEATEN:
  * somebody else was faster. */
 int race_take_over(struct race *r, struct far_task *t, const struct race_view *v, uint64_t fate);
 /* Step 7 of a split that was decided, by anybody. */
@@ -175,7 +186,7 @@ int race_wait_split(struct race *r, struct far_task *t, const struct race_view *
 int race_follow(struct race *r, struct far_task *t, const struct race_view *v);
 /* The same, and does what is left of the split: its splitter may be dead. */
 int race_finish(struct race *r, struct far_task *t, const struct race_view *v);
-/* The claim `fate` on the view's subtable lasts. If its client is gone, takes over: 0. RACE_AGAIN: it is alive, or
+/* The claim `fate` on the view's subtable lasts. If its client is gone, takes over: 0. RACE_BEATEN: it is alive, or
  * somebody else was faster. A claim of our own that no fiber of ours works on was left by an operation that ended in an
  * error. */
 int race_check_claimer(struct race *r, struct far_task *t, const struct race_view *v, uint64_t fate);
@@ -210,6 +221,10 @@ struct race_part {
  * hashing by low bits makes a subtable an interval of bit-reversed hashes, and a split only cuts it in two: so a
  * walk in this order meets every hash once, whatever happens meanwhile. */
 int race_walk(struct race *r, struct far_task *t, uint64_t *cursor, struct race_part *part, bool *last);
+
+/* recover.c ------------------------------------------------------------------------------------------------- */
+
+void race_census_drop(struct race *r);
 
 /* Operations (index.h) ------------------------------------------------------------------------------------- */
 

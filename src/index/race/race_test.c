@@ -1,96 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What one undisturbed operation costs, to the verb and the byte, and what a split costs others. */
-#include "base/base.h"
-#include "conform/world.h"
-#include "fabric/sim.h"
-#include "index/race/race.h"
-#include "test.h"
-
-struct bench {
-	struct world *w;
-	struct pool *pool;
-	struct pool_table *pt;
-	struct far_index *ix;
-	struct far_count count;
-	uint64_t lease_ns;    /* 0: the default */
-	unsigned elsewhere;   /* a node where the first subtable does not lie */
-};
-
-static void
-bench_open(struct bench *b, struct far_task *t, bool create, unsigned groups)
-{
-	struct pool_opts po = { .lease_ns = b->lease_ns };
-	struct far_index_opts o = { .groups = groups };
-	struct far_addr head;
-
-	REQUIRE(pool_open(t, &po, &b->pool) == 0);
-	if (create) {
-		REQUIRE(pool_table_new(b->pool, t, "t", "race", &b->pt) == 0);
-		REQUIRE(race_create(b->pt, t, &o, &head) == 0);
-		REQUIRE(pool_table_commit(b->pt, t, head) == 0);
-	} else {
-		REQUIRE(pool_table_open(b->pool, t, "t", &b->pt) == 0);
-	}
-	REQUIRE(pool_enter(b->pool, t) == 0);
-	REQUIRE(race_open(b->pt, t, &o, &b->ix) == 0);
-	b->pt->ops = far_index_find("race");
-	b->pt->index = b->ix;
-	CHECK_EQ(pool_leave(b->pool, t), 0);
-	b->elsewhere = !far_addr_node(race_unpack(race_of(b->ix)->dir[0]));
-}
-
-static void
-bench_close(struct bench *b, struct far_task *t)
-{
-	pool_table_detach(b->pt, t);
-	race_close(b->ix);
-	CHECK_EQ(pool_table_close(b->pt, t), 0);
-	CHECK_EQ(pool_close(b->pool, t), 0);
-}
-
-enum bench_op {
-	BENCH_GET,
-	BENCH_INSERT,
-	BENCH_UPDATE,
-	BENCH_DELETE,
-	BENCH_MOVE,
-};
-
-/* Runs one operation on an account of its own. */
-static int
-bench_op(struct bench *b, struct far_task *t, enum bench_op op, const char *key)
-{
-	struct far_bytes k = far_str(key), v = FAR_STR("8 bytes.");
-	struct far_scratch_mark m = far_scratch_mark(t);
-	struct far_count *before;
-	struct far_value value;
-	uint64_t version = 0;
-	int err;
-
-	memset(&b->count, 0, sizeof(b->count));
-	REQUIRE(pool_enter(b->pool, t) == 0);
-	before = far_account(t, &b->count);
-	switch (op) {
-	case BENCH_GET:
-		err = race_get(b->ix, t, k, &value);
-		break;
-	case BENCH_INSERT:
-		err = race_put(b->ix, t, FAR_PUT_INSERT, k, v, &version);
-		break;
-	case BENCH_UPDATE:
-		err = race_put(b->ix, t, FAR_PUT_UPDATE, k, v, &version);
-		break;
-	case BENCH_DELETE:
-		err = race_del(b->ix, t, k, 0);
-		break;
-	default:
-		err = race_move(b->ix, t, k, b->elsewhere);
-	}
-	far_account(t, before);
-	CHECK_EQ(pool_leave(b->pool, t), 0);
-	far_scratch_reset(t, m);
-	return err;
-}
+#include "index/race/bench.h"
 
 static void
 bench_expect(const struct bench *b, unsigned round_trips, unsigned reads, unsigned writes, unsigned cas, unsigned bytes)
@@ -220,13 +130,6 @@ struct crash {
 
 enum { CRASH_OLD = 16, CRASH_NEW = 24 };
 
-static const char *
-crash_key(char *buf, const char *who, unsigned i)
-{
-	snprintf(buf, 32, "%s %u", who, i);
-	return buf;
-}
-
 static void
 crash_victim(struct far_task *t, void *arg)
 {
@@ -239,7 +142,7 @@ crash_victim(struct far_task *t, void *arg)
 	far_sim_fuse(c->wire, c->steps, FAR_SIM_KILL, 0);
 	while (!err && c->acknowledged < CRASH_NEW) {
 		uint64_t version = 0;
-		struct far_bytes k = far_str(crash_key(key, "victim", c->acknowledged));
+		struct far_bytes k = far_str(bench_key(key, "victim", c->acknowledged));
 
 		err = pool_enter(c->victim.pool, t);
 		if (!err) {
@@ -248,9 +151,7 @@ crash_victim(struct far_task *t, void *arg)
 		}
 		c->acknowledged += !err;
 	}
-	c->victim.pt->index = NULL;
-	race_close(c->victim.ix);
-	pool_abandon(c->victim.pool);
+	bench_abandon(&c->victim);
 	far_sim_kill(c->wire);
 	c->dead = true;
 }
@@ -263,14 +164,14 @@ crash_verify(struct crash *c, struct far_task *t)
 	int err;
 
 	for (unsigned i = 0; i < CRASH_OLD; i++)
-		CHECK_EQ(bench_op(&c->heir, t, BENCH_GET, crash_key(key, "old", i)), 0);
+		CHECK_EQ(bench_op(&c->heir, t, BENCH_GET, bench_key(key, "old", i)), 0);
 	for (unsigned i = 0; i < CRASH_NEW; i++) {
-		err = bench_op(&c->heir, t, BENCH_GET, crash_key(key, "victim", i));
+		err = bench_op(&c->heir, t, BENCH_GET, bench_key(key, "victim", i));
 		if (i != c->acknowledged)
 			CHECK_EQ(err, i < c->acknowledged ? 0 : -FAR_ENOENT);
 	}
 	for (unsigned i = 0; i < CRASH_NEW; i++)
-		CHECK_EQ(bench_op(&c->heir, t, BENCH_GET, crash_key(key, "heir", i)), 0);
+		CHECK_EQ(bench_op(&c->heir, t, BENCH_GET, bench_key(key, "heir", i)), 0);
 	CHECK_EQ(pool_enter(c->heir.pool, t), 0);
 	CHECK_EQ(race_recover(c->heir.ix, t), 0);
 	CHECK_EQ(race_stat(c->heir.ix, t, &stat), 0);
@@ -279,31 +180,9 @@ crash_verify(struct crash *c, struct far_task *t)
 }
 
 static void
-bench_report(void *arg, const char *line)
-{
-	printf("# check: %s\n", line);
-}
-
-/* After all clients have ended, one looks through their chunks: what the nodes handed out is in use, free, or a chunk's
- * header; nothing is lost, whoever died. */
-static void
 crash_auditor(struct far_task *t, void *arg)
 {
-	struct crash *c = arg;
-	struct bench *b = &c->auditor;
-	struct far_table_stat stat;
-	struct pool_usage u;
-
-	bench_open(b, t, false, 0);
-	CHECK(pool_table_adopt_orphans(b->pt, t) >= 0);
-	CHECK_EQ(pool_enter(b->pool, t), 0);
-	CHECK_EQ(race_check(b->ix, t, bench_report, NULL), 0);
-	CHECK_EQ(race_stat(b->ix, t, &stat), 0);
-	CHECK_EQ(pool_leave(b->pool, t), 0);
-	CHECK_EQ(pool_table_usage(b->pt, t, &u), 0);
-	CHECK_EQ(u.granted[0], stat.block_bytes + u.free[0] + u.header[0]);
-	CHECK_EQ(u.granted[1], stat.index_bytes + u.free[1] + u.header[1]);
-	bench_close(b, t);
+	bench_audit(&((struct crash *)arg)->auditor, t);
 }
 
 static void
@@ -314,13 +193,13 @@ body_crash(struct far_task *t, void *arg)
 
 	bench_open(&c->heir, t, true, 1);
 	for (unsigned i = 0; i < CRASH_OLD; i++)
-		CHECK_EQ(bench_op(&c->heir, t, BENCH_INSERT, crash_key(key, "old", i)), 0);
+		CHECK_EQ(bench_op(&c->heir, t, BENCH_INSERT, bench_key(key, "old", i)), 0);
 	c->wire = world_connect(c->heir.w);
 	REQUIRE(far_loop_spawn(far_task_loop(t), c->wire, crash_victim, c, 0) == 0);
 	while (!c->dead)
 		far_sleep(t, 10000);
 	for (unsigned i = 0; i < CRASH_NEW; i++)
-		CHECK_EQ(bench_op(&c->heir, t, BENCH_INSERT, crash_key(key, "heir", i)), 0);
+		CHECK_EQ(bench_op(&c->heir, t, BENCH_INSERT, bench_key(key, "heir", i)), 0);
 	crash_verify(c, t);
 	/* Its lease runs out, and its chunks, which the tentative slots tell of, become ours. */
 	far_sleep(t, 2 * POOL_LEASE_NS);
@@ -370,9 +249,7 @@ silence_victim(struct far_task *t, void *arg)
 	far_cas(t, race_unpack(r->dir[0]), 0, RACE_FATE(RACE_FATE_CLAIMED, me), &old);
 	far_cas(t, race_head_at(r, offsetof(struct race_head, doubling)), 0, me, &old);
 	CHECK_EQ(far_wait(t), 0);
-	s->victim.pt->index = NULL;
-	race_close(s->victim.ix);
-	pool_abandon(s->victim.pool);
+	bench_abandon(&s->victim);
 	far_sim_kill(s->wire);
 	s->dead = true;
 }
@@ -391,7 +268,7 @@ body_silence(struct far_task *t, void *arg)
 		far_sleep(t, 1000);
 	start = far_now(t);
 	for (unsigned i = 0; i < 40; i++)
-		CHECK_EQ(bench_op(&s->heir, t, BENCH_INSERT, crash_key(key, "heir", i)), 0);
+		CHECK_EQ(bench_op(&s->heir, t, BENCH_INSERT, bench_key(key, "heir", i)), 0);
 	s->took_ns = far_now(t) - start;
 	bench_close(&s->heir, t);
 }
@@ -413,7 +290,71 @@ test_race_claim_of_a_silent_client_is_taken_over_after_its_lease_however_long(vo
 	}
 }
 
+/* One client makes a table of so many keys and dies; what it costs another one to look through its chunks. */
+struct repair {
+	struct bench heir, victim;
+	unsigned keys;
+	bool dead;
+	double blocks; /* in its chunks: of 64 B, used or not */
+	double round_trips, bytes;
+};
+
+static void
+repair_victim(struct far_task *t, void *arg)
+{
+	struct repair *p = arg;
+	char key[32];
+
+	bench_open(&p->victim, t, true, 1);
+	for (unsigned i = 0; i < p->keys; i++)
+		CHECK_EQ(bench_op(&p->victim, t, BENCH_INSERT, bench_key(key, "key", i)), 0);
+	bench_abandon(&p->victim);
+	p->dead = true;
+}
+
+static void
+body_repair(struct far_task *t, void *arg)
+{
+	struct repair *p = arg;
+	struct far_count *spent, before;
+	struct pool_usage u;
+
+	REQUIRE(far_loop_spawn(far_task_loop(t), world_connect(p->heir.w), repair_victim, p, 0) == 0);
+	while (!p->dead)
+		far_sleep(t, 10000);
+	bench_open(&p->heir, t, false, 0);
+	spent = pool_background(p->heir.pool);
+	far_sleep(t, 2 * POOL_LEASE_NS);
+	before = *spent;
+	CHECK(pool_table_adopt_orphans(p->heir.pt, t) > 0);
+	p->round_trips = (double)(spent->round_trips - before.round_trips);
+	p->bytes = (double)(spent->bytes_in + spent->bytes_out - before.bytes_in - before.bytes_out);
+	CHECK_EQ(pool_table_usage(p->heir.pt, t, &u), 0);
+	p->blocks = (double)(u.granted[0] - u.header[0]) / 64;
+	bench_close(&p->heir, t);
+}
+
+static void
+test_race_repair_grows_with_the_table_not_faster(void)
+{
+	struct repair p[2] = { { .keys = 1000 }, { .keys = 16000 } };
+
+	for (int i = 0; i < 2; i++) {
+		p[i].heir.w = p[i].victim.w = world_open("shm", 1, 64 << 20, 9);
+		world_run(p[i].heir.w, body_repair, &p[i]);
+		world_close(p[i].heir.w);
+		printf("# repair of %u keys: %.0f blocks, %.0f round trips, %.0f bytes\n", p[i].keys, p[i].blocks,
+		       p[i].round_trips, p[i].bytes);
+	}
+	for (int i = 0; i < 2; i++) {
+		CHECK(p[i].round_trips < 1.5 * p[i].blocks);
+		CHECK(p[i].bytes < 1500 * p[i].blocks);
+	}
+	CHECK(p[1].blocks > 10 * p[0].blocks);
+}
+
 TEST_MAIN(TEST(test_race_costs_match_the_published_table),
 	  TEST(test_race_split_of_another_client_costs_at_most_8_round_trips),
 	  TEST(test_race_claim_of_a_silent_client_is_taken_over_after_its_lease_however_long),
+	  TEST(test_race_repair_grows_with_the_table_not_faster),
 	  TEST(test_race_death_at_any_step_is_mended_by_others))

@@ -3,7 +3,8 @@
  * recover.c -- what is left of dead clients: finishing their splits, and telling which memory a table still uses.
  *
  * The pool calls race_reach() for the blocks of a fenced client's chunks, after race_recover(). Nothing new can come
- * to point to them meanwhile, for only their owner could publish them.
+ * to point to them meanwhile, for only their owner could publish them. So which index parts are in use is found out
+ * once for all of them: the census.
  */
 #include "base/base.h"
 #include "index/race/race.h"
@@ -27,7 +28,7 @@ race_recover_word(struct race *r, struct far_task *t, uint64_t i, uint64_t word)
 		return 0;
 	case RACE_FATE_CLAIMED:
 		err = race_check_claimer(r, t, &v, fate);
-		return err == RACE_AGAIN ? 0 : err;
+		return err == RACE_BEATEN ? 0 : err;
 	default:
 		err = race_finish(r, t, &v);
 		return err ? err : RACE_AGAIN;
@@ -79,6 +80,9 @@ race_recover(struct far_index *ix, struct far_task *t)
 	struct race *r = race_of(ix);
 	int err = race_recover_lock(r, t), again = RACE_AGAIN;
 
+	FAR_ASSERT(pool_is_inside(t));
+	/* Another client has died since the last one was taken. */
+	race_census_drop(r);
 	/* Of a subtable whose split was decided and not finished, the directory names no child; but a child may have
 	 * been split by another client, which died in the same way. Each look finishes at least one generation. */
 	for (int look = 0; again == RACE_AGAIN && !err; look++) {
@@ -90,25 +94,69 @@ race_recover(struct far_index *ix, struct far_task *t)
 	return err ? err : again;
 }
 
+static int
+race_by_word(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+void
+race_census_drop(struct race *r)
+{
+	free(r->census.parts);
+	r->census = (struct race_census){ .n = 0 };
+}
+
+/*
+ * Takes the census, unless there is one. It is younger than the last recover(), so it names every part that was linked
+ * on a dead client's behalf; what live ones unlinked since counts as in use, and is told by its bit.
+ */
+static int
+race_census_take(struct race *r, struct far_task *t)
+{
+	uint64_t n = 0, *parts, old;
+	int err;
+
+	r->census.used = true;
+	if (r->census.parts)
+		return 0;
+	if ((err = race_refresh(r, t, true)) != 0)
+		return err;
+	parts = malloc((((size_t)1 << r->depth) + 2) * sizeof(*parts));
+	if (!parts)
+		return -FAR_ENOMEM;
+	/* From memory, not from fates: nobody has touched the cache since. */
+	parts[n++] = r->head.raw;
+	parts[n++] = race_unpack(r->root).raw;
+	for (uint64_t i = 0; i < (uint64_t)1 << r->depth; i++)
+		parts[n++] = race_unpack(r->dir[i]).raw;
+	/* Whoever switched the last word that named another part may have died before the version grew. It grows now,
+	 * so that all read the directory anew before they announce the epoch for which the pool waits until it frees
+	 * what is not named here (D4). */
+	far_faa(t, race_head_at(r, offsetof(struct race_head, version)), 1, &old);
+	if ((err = far_wait(t)) != 0) {
+		free(parts);
+		return err;
+	}
+	qsort(parts, n, sizeof(*parts), race_by_word);
+	FAR_ASSERT(!r->census.parts);
+	r->census.parts = parts;
+	r->census.n = n;
+	return 0;
+}
+
 /* Index memory: the head, the directory, or a subtable that the directory names. */
 static int
 race_reach_index(struct race *r, struct far_task *t, struct far_addr addr)
 {
-	int err = race_refresh(r, t, true);
-	uint64_t old;
+	int err = race_census_take(r, t);
 
 	if (err)
 		return err;
-	if (addr.raw == r->head.raw || addr.raw == race_unpack(r->root).raw)
-		return 1;
-	for (uint64_t i = 0; i < (uint64_t)1 << r->depth; i++) {
-		if (race_unpack(r->dir[i]).raw == addr.raw)
-			return 1;
-	}
-	/* Whoever switched the last word that named it may have died before the version grew. It grows now, so that all
-	 * read the directory anew before they announce the epoch for which the pool waits until it frees this (D4). */
-	far_faa(t, race_head_at(r, offsetof(struct race_head, version)), 1, &old);
-	return far_wait(t);
+	return bsearch(&addr.raw, r->census.parts, r->census.n, sizeof(addr.raw), race_by_word) !=
+	       NULL;
 }
 
 /* A dead client's tentative slot still points to its block: remove it, it will never be finished. */
@@ -119,6 +167,7 @@ race_reach_tentative(struct far_task *t, const struct race_match *m)
 	int err;
 
 	/* A frozen slot never changes again (R3), and a tentative one that was frozen is nowhere copied to. */
+	FAR_ASSERT(m->word & RACE_TENTATIVE);
 	if (m->word & RACE_FROZEN)
 		return 0;
 	far_cas(t, m->addr, m->word, 0, &old);
@@ -139,6 +188,7 @@ race_reach(struct far_index *ix, struct far_task *t, struct far_addr addr, uint6
 	uint64_t fate;
 	int err;
 
+	FAR_ASSERT(pool_is_inside(t));
 	if (index)
 		return race_reach_index(r, t, addr);
 	for (;;) {

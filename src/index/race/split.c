@@ -29,6 +29,7 @@ struct race_splitter {
 static void
 race_splitting_add(struct race_splitter *s)
 {
+	FAR_ASSERT(!race_is_splitting(s->r, s->c.parent));
 	s->next = s->r->splitting;
 	s->r->splitting = s;
 }
@@ -38,8 +39,10 @@ race_splitting_remove(struct race_splitter *s)
 {
 	struct race_splitter **at = &s->r->splitting;
 
-	while (*at != s)
+	while (*at != s) {
+		FAR_ASSERT(*at);
 		at = &(*at)->next;
+	}
 	*at = s->next;
 }
 
@@ -56,6 +59,7 @@ race_is_splitting(const struct race *r, struct far_addr subtable)
 static struct far_addr
 race_word_addr(const struct race_splitter *s, unsigned i)
 {
+	FAR_ASSERT(i < s->words_n);
 	return far_addr_add(s->c.parent, RACE_FATE_LEN + (uint64_t)i * 8);
 }
 
@@ -101,6 +105,7 @@ race_child_init(struct race_splitter *s, int side)
 	struct race_fate_line *line = (struct race_fate_line *)s->image[side];
 	uint64_t *slots = s->image[side] + RACE_FATE_LEN / 8;
 
+	FAR_ASSERT(s->c.depth < RACE_DEPTH_MAX && s->c.suffix >> s->c.depth == 0);
 	memset(line, 0, race_subtable_len(r));
 	line->ident = race_ident(s->c.depth + 1, r->tag, suffix);
 	for (unsigned i = 0; i < s->words_n; i += RACE_BUCKET_WORDS)
@@ -130,8 +135,10 @@ race_distribute(struct race_splitter *s, struct far_task *t)
 			uint64_t *child =
 				s->image[hash[i - at] >> s->c.depth & 1] + RACE_FATE_LEN / 8;
 
-			if (!race_is_header(i) && race_slot_live(s->words[i]))
-				child[i] = s->words[i] & ~RACE_FROZEN;
+			if (race_is_header(i) || !race_slot_live(s->words[i]))
+				continue;
+			FAR_ASSERT(child[i] == 0);
+			child[i] = s->words[i] & ~RACE_FROZEN;
 		}
 	}
 	return 0;
@@ -146,6 +153,7 @@ race_finish_split(struct race *r, struct far_task *t, const struct race_children
 	uint64_t old;
 	int err;
 
+	FAR_ASSERT(pool_is_inside(t) && c->depth < RACE_DEPTH_MAX);
 	if ((err = race_switch(r, t, c)) != 0)
 		return err;
 	race_adopt(r, c->suffix, c->depth, c->low, c->high);
@@ -175,6 +183,7 @@ race_split_build(struct race_splitter *s, struct far_task *t, bool first)
 	race_child_init(s, 1);
 	if ((err = race_distribute(s, t)) != 0)
 		return err;
+	FAR_ASSERT(s->c.low.raw && s->c.high.raw && s->c.low.raw != s->c.high.raw);
 	far_write(t, s->c.low, s->image[0], race_subtable_len(r));
 	far_write(t, s->c.high, s->image[1], race_subtable_len(r));
 	far_write(t, far_addr_add(s->c.parent, offsetof(struct race_fate_line, high)), &high, 8);
@@ -189,6 +198,7 @@ race_split_decide(struct race_splitter *s, struct far_task *t)
 	uint64_t mine = RACE_FATE(RACE_FATE_CLAIMED, pool_serial(r->pool)), old;
 	int err;
 
+	FAR_ASSERT(race_is_splitting(r, s->c.parent));
 	far_cas(t, s->c.parent, mine, RACE_FATE(RACE_FATE_DECIDED, race_pack(s->c.low)), &old);
 	if ((err = far_wait(t)) != 0)
 		return err;
@@ -218,7 +228,7 @@ race_alloc_children(struct race_splitter *s, struct far_task *t)
 	return err;
 }
 
-/* Claims the parent whose fate is `expect` and splits it. RACE_AGAIN: somebody else was faster. */
+/* Claims the parent whose fate is `expect` and splits it. RACE_BEATEN: somebody else was faster. */
 static int
 race_claim_and_split(struct race_splitter *s, struct far_task *t, uint64_t expect)
 {
@@ -230,7 +240,7 @@ race_claim_and_split(struct race_splitter *s, struct far_task *t, uint64_t expec
 		return err;
 	far_cas(t, s->c.parent, expect, RACE_FATE(RACE_FATE_CLAIMED, pool_serial(r->pool)), &old);
 	if ((err = far_wait(t)) == 0 && old != expect)
-		err = RACE_AGAIN;
+		err = RACE_BEATEN;
 	if (err) {
 		pool_unalloc(r->pt, POOL_INDEX, r->subtable_class, s->c.low);
 		pool_unalloc(r->pt, POOL_INDEX, r->subtable_class, s->c.high);
@@ -246,16 +256,18 @@ race_claim_and_split(struct race_splitter *s, struct far_task *t, uint64_t expec
 	return err;
 }
 
-/* The same with local memory for it; RACE_AGAIN also when another fiber of ours is at it. */
+/* The same with local memory for it; RACE_BEATEN also when another fiber of ours is at it. */
 static int
 race_split_here(struct race_splitter *s, struct far_task *t, uint64_t expect)
 {
 	uint64_t len = race_subtable_len(s->r);
 	int err = -FAR_ENOMEM;
 
+	FAR_ASSERT(RACE_FATE_KIND(expect) <= RACE_FATE_CLAIMED && pool_is_inside(t));
+
 	/* Nothing yields between look and entry: so two fibers never share our claim, whose CAS would let both pass. */
 	if (race_is_splitting(s->r, s->c.parent))
-		return RACE_AGAIN;
+		return RACE_BEATEN;
 	race_splitting_add(s);
 	s->words_n = s->r->groups * 3 * RACE_BUCKET_WORDS;
 	s->words = calloc(s->words_n, 8);
@@ -324,7 +336,7 @@ race_split(struct race *r, struct far_task *t, const struct race_view *v)
 		return err;
 	race_splitter_init(&s, v);
 	err = race_split_here(&s, t, RACE_FATE(RACE_FATE_NONE, 0));
-	return err == RACE_AGAIN ? race_wait_split(r, t, v) : err;
+	return err == RACE_BEATEN ? race_wait_split(r, t, v) : err;
 }
 
 int

@@ -20,6 +20,7 @@ race_mains(uint64_t hash, uint32_t mains, uint32_t out[2])
 	out[0] = (uint32_t)((m >> 32) * mains >> 32);
 	out[1] = (uint32_t)((m & 0xffffffff) * (mains - 1) >> 32);
 	out[1] = (out[0] + 1 + out[1]) % mains;
+	FAR_ASSERT(out[0] < mains && out[0] != out[1]);
 }
 
 void
@@ -27,11 +28,13 @@ race_locate(struct race *r, uint64_t hash, struct race_view *v)
 {
 	uint32_t mains[2];
 
+	FAR_ASSERT(r->dir && r->groups);
 	v->hash = hash;
 	v->fp = (uint8_t)(hash >> 56);
 	v->dir_word = r->dir[race_suffix(hash, r->depth)];
 	v->subtable = race_unpack(v->dir_word);
 	v->depth = race_dir_depth(v->dir_word);
+	FAR_ASSERT(v->depth <= r->depth);
 	race_mains(hash, 2 * r->groups, mains);
 	for (int p = 0; p < 2; p++)
 		v->pair[p] = far_addr_add(v->subtable, race_pair_off(mains[p]));
@@ -94,6 +97,7 @@ race_fp_mask(const struct race_view *v, int p)
 void
 race_view_match(const struct race_view *v, bool tentative, struct race_matches *m)
 {
+	m->hash = v->hash;
 	m->n = 0;
 	for (int p = 0; p < 2; p++) {
 		for (uint32_t mask = race_fp_mask(v, p); mask != 0; mask &= mask - 1) {
@@ -102,8 +106,8 @@ race_view_match(const struct race_view *v, bool tentative, struct race_matches *
 
 			if ((w & ~RACE_FROZEN) == 0 || (!tentative && (w & RACE_TENTATIVE)))
 				continue;
-			m->at[m->n++] =
-				(struct race_match){ .word = w, .addr = race_slot_addr(v, p, i) };
+			m->at[m->n].word = w;
+			m->at[m->n++].addr = race_slot_addr(v, p, i);
 		}
 	}
 }
@@ -128,6 +132,7 @@ race_view_empty(const struct race_view *v, struct far_addr *slot)
 		p = !p;
 	if (first[p] < 0)
 		return false;
+	FAR_ASSERT(v->words[p][first[p]] == 0 && !race_is_header((unsigned)first[p]));
 	*slot = race_slot_addr(v, p, first[p]);
 	return true;
 }
@@ -137,7 +142,10 @@ race_alloc(struct race *r, struct far_task *t, unsigned node, enum pool_kind kin
 	   struct far_addr *out)
 {
 	unsigned other;
-	int err = pool_alloc(r->pt, t, node, kind, class, out);
+	int err;
+
+	FAR_ASSERT(pool_is_inside(t) && node < pool_nodes(r->pool));
+	err = pool_alloc(r->pt, t, node, kind, class, out);
 
 	if (err == -FAR_ENOMEM && (other = pool_spill_node(r->pool, node)) != node)
 		err = pool_alloc(r->pt, t, other, kind, class, out);
@@ -164,45 +172,57 @@ race_check_slot(struct race *r, struct far_task *t, uint64_t word)
 	return len ? race_check_addr(r, t, race_unpack(word), len) : -FAR_ECORRUPT;
 }
 
-int
+/* Notes READs of the blocks of all matches. -FAR_ECORRUPT when a word points nowhere, -FAR_ENOMEM. */
+static int
 race_note_blocks(struct race *r, struct far_task *t, struct race_matches *m)
 {
 	for (unsigned i = 0; i < m->n; i++) {
 		struct race_match *at = &m->at[i];
-		uint64_t len = pool_class_len(race_slot_class(at->word));
+		struct far_addr addr = race_unpack(at->word);
 
-		if (race_check_slot(r, t, at->word))
+		at->room = pool_class_len(race_slot_class(at->word));
+		if (!at->room || race_check_addr(r, t, addr, at->room))
 			return -FAR_ECORRUPT;
-		at->block = far_scratch(t, len);
+		at->block = far_scratch(t, at->room);
 		if (!at->block)
 			return -FAR_ENOMEM;
-		far_read(t, race_unpack(at->word), at->block, len);
+		far_read(t, addr, at->block, at->room);
 	}
 	return 0;
 }
 
-struct race_match *
-race_pick(struct far_task *t, struct race_matches *m, uint64_t hash, struct far_bytes key,
-	  bool *damaged)
+int
+race_find(struct race *r, struct far_task *t, struct race_matches *m, struct far_bytes key,
+	  struct race_match **hit)
 {
 	struct far_count *count = far_account_now(t);
-	struct race_match *hit = NULL;
 	unsigned false_n = 0;
+	int found, err;
 
-	*damaged = false;
+	FAR_ASSERT(m->n <= RACE_CANDIDATES);
+	*hit = NULL;
+	found = race_note_blocks(r, t, m);
+	if (found == -FAR_ENOMEM) {
+		far_forget(t);
+		return found;
+	}
+	if ((err = far_wait(t)) != 0)
+		return err;
+	if (found)
+		return RACE_DAMAGED;
 	for (unsigned i = 0; i < m->n; i++) {
 		struct race_match *at = &m->at[i];
 
-		if (block_verify(at->block, pool_class_len(race_slot_class(at->word))))
-			*damaged = true;
-		else if (!block_has_key(at->block, hash, key))
+		if (block_verify(at->block, at->room))
+			found = RACE_DAMAGED;
+		else if (!block_has_key(at->block, m->hash, key))
 			false_n++;
-		else if (!hit)
-			hit = at;
+		else if (!*hit)
+			*hit = at;
 	}
 	if (count)
 		count->false_hits += false_n;
-	return hit;
+	return *hit ? RACE_DONE : found;
 }
 
 int
@@ -210,6 +230,7 @@ race_lookup(struct race *r, struct far_task *t, uint64_t hash, struct race_view 
 {
 	int err;
 
+	FAR_ASSERT(pool_is_inside(t));
 	for (int attempt = 0; attempt < 2; attempt++) {
 		race_locate(r, hash, v);
 		race_note_pairs(t, v);
@@ -231,6 +252,7 @@ race_damaged(struct race *r, struct far_task *t, struct backoff *b, unsigned *lo
 {
 	int err;
 
+	FAR_ASSERT(*looks < RACE_CORRUPT_TRIES);
 	if (++*looks >= RACE_CORRUPT_TRIES)
 		return -FAR_ECORRUPT;
 	if ((err = pool_table_alive(r->pt)) != 0)

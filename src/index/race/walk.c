@@ -63,9 +63,10 @@ int
 race_walk(struct race *r, struct far_task *t, uint64_t *cursor, struct race_part *part, bool *last)
 {
 	struct race_view v;
-	uint64_t span;
+	uint64_t span, from = *cursor;
 	int err = RACE_AGAIN;
 
+	FAR_ASSERT(pool_is_inside(t));
 	part->words_n = r->groups * 3 * RACE_BUCKET_WORDS;
 	part->line = far_scratch(t, race_subtable_len(r));
 	if (!part->line)
@@ -82,6 +83,8 @@ race_walk(struct race *r, struct far_task *t, uint64_t *cursor, struct race_part
 	span = part->depth ? (uint64_t)1 << (64 - part->depth) : 0;
 	*cursor = race_reverse(part->suffix) + span;
 	*last = *cursor == 0;
+	/* Its hashes, reversed, are an interval around where we were: the walk goes on. */
+	FAR_ASSERT(*last || *cursor > from);
 	return 0;
 }
 
@@ -188,6 +191,7 @@ race_scan(struct far_index *ix, struct far_task *t, uint64_t *cursor, size_t inl
 		if (!race_is_header(i) && race_slot_live(part.words[i]))
 			s[n++].word = part.words[i];
 	}
+	FAR_ASSERT(n <= part.words_n);
 	if ((err = race_scan_read(r, t, s, n, inline_max)) != 0)
 		return err;
 	qsort(s, n, sizeof(*s), race_by_hash);
@@ -202,6 +206,7 @@ race_scan(struct far_index *ix, struct far_task *t, uint64_t *cursor, size_t inl
 		    !race_scan_seen(s + run, i - run, s[i].block))
 			out++;
 	}
+	FAR_ASSERT(out <= n);
 	*entries = e;
 	return (int)out;
 }

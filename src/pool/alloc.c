@@ -25,7 +25,7 @@
  *    as more blocks are in limbo than free, so that this limit is rarely met. Chunks that the heap did without for a
  *    while go back to the node.
  * A5 Chunks start small (64 KiB, or what a block needs) and double with each to 2 MiB: a table of few keys is small,
- *    and a big one has few chunks.
+ *    and a big one has few chunks. Pages at the end that hold no block are not asked for: a chunk wastes less than one.
  */
 #include <string.h>
 
@@ -399,6 +399,15 @@ alloc_should_wait(const struct pool_heap *h)
 	return h->limbo_n * h->units * POOL_UNIT > POOL_LIMBO_SPARE && h->limbo_n > h->blocks_n / 2;
 }
 
+/* The fewest pages that hold as many blocks of `class` as `run` pages do. */
+static uint32_t
+alloc_run_trim(unsigned class, uint32_t run)
+{
+	uint64_t first, n = pool_chunk_blocks(class, run, &first);
+
+	return (uint32_t)((first + n * pool_class_len(class) + POOL_PAGE - 1) / POOL_PAGE);
+}
+
 static uint32_t
 alloc_next_run(struct pool_heap *h)
 {
@@ -408,7 +417,7 @@ alloc_next_run(struct pool_heap *h)
 	if (pool_class_len(h->class) > POOL_CHUNK_MAX / 4)
 		return min;
 	h->next_run = (uint32_t)far_min(2 * (uint64_t)run, max);
-	return run;
+	return alloc_run_trim(h->class, run);
 }
 
 /* Makes a heap that has nothing free have something. -FAR_EAGAIN: it is in limbo. Yields. */

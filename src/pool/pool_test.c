@@ -87,6 +87,41 @@ test_alloc_of_all_classes_is_exact_and_comes_back(void)
 	rig_close(&r);
 }
 
+/* Half a superpage and its bitmap do not divide one: what no block fits in stays with the node. */
+static void
+alloc_large(struct rig *r, struct far_task *t, unsigned client)
+{
+	struct pool_usage u;
+
+	for (uint64_t len = 40000; len < 1 << 20; len += len / 3) {
+		unsigned class = pool_class_of(len), n = 8;
+
+		for (unsigned i = 0; i < n; i++)
+			REQUIRE(pool_alloc(tables[client], t, 0, POOL_BLOCKS, class, &blocks[i]) == 0);
+		for (unsigned i = 0; i < n; i++) {
+			struct pool_chunk *c = pool_chunk_at(r->pool[client], blocks[i]);
+			uint64_t used = c->blocks_n * pool_class_len(class) + POOL_UNIT;
+
+			CHECK((uint64_t)c->run * POOL_PAGE - used < POOL_PAGE);
+		}
+	}
+	REQUIRE(pool_table_usage(tables[client], t, &u) == 0);
+	CHECK(u.header[0] * 8 < u.granted[0]);
+}
+
+static void
+test_alloc_of_large_blocks_wastes_less_than_a_page_a_chunk(void)
+{
+	struct rig r;
+
+	rig_open(&r, 1, 64 << 20, 1);
+	rig_run(&r, 0, rig_make_table);
+	rig_run(&r, 0, alloc_large);
+	rig_run(&r, 0, rig_close_table);
+	rig_check_nodes(&r, 1);
+	rig_close(&r);
+}
+
 /* Two clients ----------------------------------------------------------------------------------------------- */
 
 static void
@@ -605,6 +640,7 @@ test_new_client_picks_the_node_with_more_room(void)
 
 TEST_MAIN(TEST(test_pool_open_and_close_leaves_clean_nodes),
 	  TEST(test_alloc_of_all_classes_is_exact_and_comes_back),
+	  TEST(test_alloc_of_large_blocks_wastes_less_than_a_page_a_chunk),
 	  TEST(test_retire_of_another_clients_blocks_gives_them_back_to_it),
 	  TEST(test_close_of_a_table_makes_its_free_blocks_known),
 	  TEST(test_alloc_of_many_short_sessions_reuses_the_same_chunks),

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -189,6 +190,11 @@ cli_output_error(const struct cli_common *c, const char *file)
 {
 	if (errno == EPIPE)
 		return CLI_SIGNAL + SIGPIPE;
+	if (errno == EINTR && cli_interrupted()) {
+		/* Whoever does not read holds up the rest as well. */
+		__fpurge(stdout);
+		return cli_say_interrupted(c);
+	}
 	return cli_error(c, "%s: %s", file, strerror(errno));
 }
 
@@ -210,7 +216,7 @@ cli_finish(const struct cli_common *c, int code)
 	if (fclose(stdout) == 0 && !failed)
 		return code;
 	/* A command that stopped because of this has said so. */
-	if (code == CLI_FAIL || code == CLI_SIGNAL + SIGPIPE)
+	if (code == CLI_FAIL || code > CLI_SIGNAL)
 		return code;
 	return cli_output_error(c, "standard output");
 }

@@ -98,7 +98,8 @@ int cli_print_json(const struct cli_common *c, json_t *value);
 /* Flushes and closes standard output. `code` stands unless writing failed (disk full, closed pipe). */
 int cli_finish(const struct cli_common *c, int code);
 
-/* Says why writing to `file` failed, as errno tells; when its reader went away, nothing. Returns an exit code. */
+/* Says why writing to `file` failed, as errno tells; when its reader went away, nothing. What standard output still
+ * held is dropped when a signal cut the write short. Returns an exit code. */
 int cli_output_error(const struct cli_common *c, const char *file);
 
 /* From here on SIGINT, SIGTERM and SIGHUP only set a flag (the second one ends the program as usual). */

@@ -5,6 +5,7 @@
  * With --output a file appears under its name only when it is complete: it is written beside it and renamed.
  */
 #include <errno.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -106,6 +107,8 @@ dump_close(struct dump *d, int code)
 		if (code == CLI_OK &&
 		    (fflush(d->to) != 0 || (d->temporary && fsync(fileno(d->to)) != 0)))
 			code = dump_io_error(d);
+		if (code != CLI_OK)
+			__fpurge(d->to);
 		if (fclose(d->to) != 0 && code == CLI_OK)
 			code = dump_io_error(d);
 	}

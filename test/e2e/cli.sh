@@ -163,6 +163,30 @@ runs 3 dump bytes --output none/x && grep -q '^farside dump: none/x: No such fil
 "$farside" ls >/dev/full 2>err; [ $? = 3 ] && grep -q 'standard output' err; ok "disk full of another command"
 { "$farside" dump m 2>err; echo $? >code; } | head -1 >/dev/null
 [ "$(cat code)" = 141 ] && [ ! -s err ]; ok "a reader that goes away ends it without a word"
+# Signals while nobody reads the output, or the node does not answer: the first one ends it, and leaves nothing behind.
+mkfifo full
+exec 5<>full
+for how in "dump m" "dump m --output full" "scan m --json"; do
+	"$farside" $how >full 2>err &
+	writer=$!
+	sleep 0.5
+	kill -TERM $writer
+	wait $writer
+	[ $? = 143 ] && grep -q '^farside [a-z]*: interrupted$' err; ok "SIGTERM ends $how whose reader sleeps"
+	timeout 0.2 cat <&5 >/dev/null
+done
+exec 5>&-
+kill -STOP $node
+for how in "check m" "stat m"; do
+	"$farside" $how >out 2>err &
+	looker=$!
+	sleep 0.3
+	kill -INT $looker
+	wait $looker
+	[ $? = 130 ] && grep -q '^farside [a-z]*: interrupted$' err; ok "SIGINT ends $how while a node does not answer"
+done
+kill -CONT $node
+runs 0 dump m --output whole && runs 0 check m && [ "$(wc -l <whole)" = 30000 ] && [ -z "$(ls whole.* full.* 2>/dev/null)" ]; ok "and the table is whole"
 mkdir small
 if mount -t tmpfs -o size=64k tmpfs small 2>/dev/null; then
 	mounted=1

@@ -49,7 +49,16 @@ _farside()
 		COMPREPLY=($(compgen -W "race" -- "$current"))
 		return
 		;;
-	--pool | --plot | -o | --output)
+	--table)
+		[[ ! $COMP_LINE =~ (--pool|-p)[\ =]*([^ ]+) ]] || pool=(--pool "${BASH_REMATCH[2]}")
+		COMPREPLY=($(compgen -W "$(_farside_tables "$program" "${pool[@]}")" -- "$current"))
+		return
+		;;
+	--ieee-data | --weather-data)
+		COMPREPLY=($(compgen -d -- "$current"))
+		return
+		;;
+	--pool | --plot | -o | --output | --file)
 		COMPREPLY=($(compgen -f -- "$current"))
 		return
 		;;

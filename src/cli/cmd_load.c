@@ -189,7 +189,7 @@ load_summary(struct load *l, double seconds, int code)
 								     : "";
 
 	/* Nothing was tried: the message is all there is to say. */
-	if (code == CLI_USAGE && c->rows == 0)
+	if (stopped && c->rows == 0 && l->bad == 0)
 		return CLI_OK;
 	if (l->common.json)
 		return cli_print_json(

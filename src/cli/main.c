@@ -118,7 +118,7 @@ main(int argc, char **argv)
 		main_help(stderr);
 		return CLI_USAGE;
 	}
-	if (strcmp(name, "help") == 0 && argc > 2)
+	if (strcmp(name, "help") == 0 && argc > 2 && strcmp(argv[2], "help") != 0)
 		return main_run(argv[2], 2, help_argv);
 	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
 		main_help(stdout);

@@ -34,6 +34,7 @@ start_node
 
 runs 0 --help && grep -q '^  load ' out; ok "help lists commands"
 runs 0 help get && grep -q 'Usage: farside get' out; ok "help of a command"
+runs 0 help help && grep -q '^  load ' out; ok "help of help"
 runs 0 --version && grep -q '^farside [0-9]' out; ok "version"
 runs 2; ok "no command is wrong usage"
 runs 2 gte && grep -q "did you mean 'get'" err; ok "mistyped command gets a suggestion"
@@ -76,6 +77,7 @@ runs 1 put t absent v --update; ok "put --update of an absent key"
 runs 0 get t k --json && version=$(sed 's/.*"version":"\([0-9]*\)".*/\1/' out) &&
 	runs 0 put t k newer --if-version "$version" && runs 1 put t k x --if-version "$version" &&
 	grep -q 'version is not' err; ok "put --if-version"
+runs 0 put t -- -k -v && runs 0 get t -- -k && [ "$(cat out)" = -v ] && runs 0 del t -- -k; ok "keys that start with a dash"
 runs 0 put t --hex 00ff '' && runs 0 get t --base64 AP8= --json && grep -q '"key64":"AP8=","value64":""' out; ok "any bytes as key, empty value"
 runs 2 put t k v --insert --update && grep -q 'exclude each other' err; ok "put under two conditions"
 runs 2 get t 00 --hex --base64 && grep -q 'exclude each other' err; ok "two codes at once"
@@ -117,6 +119,7 @@ printf '[{"id":1}]\n' >array.json
 runs 3 load s array.json --key id && grep -q 'array.json:1: not a JSON object: a line holds one' err; ok "a JSON array says what is expected"
 runs 2 load s a.csv --key nope && grep -q "no column 'nope'" err && [ ! -s out ]; ok "missing column: a message and nothing else"
 runs 3 load s none.csv --key id && grep -q '^farside load: none.csv: No such file' err; ok "missing file"
+[ ! -s out ]; ok "and nothing else, when nothing was done"
 runs 1 load nosuch a.csv --key id; ok "missing table of a load"
 gzip -c twice.json | head -c 20000 >short.gz
 runs 3 load s short.gz --key id && grep -q 'the gzip data ends too early' err; ok "truncated gzip"

@@ -50,7 +50,7 @@ stat_print_table(const char *name, const struct far_table_stat *s)
 	       stat_ratio(s->index_bytes, s->keys), stat_ratio(s->block_bytes, s->keys));
 	stat_print_kind("index", s->index_bytes, s->free_index_bytes, s->granted_index_bytes);
 	stat_print_kind("blocks", s->block_bytes, s->free_block_bytes, s->granted_block_bytes);
-	printf("total    %llu in use + %llu free + %llu chunk headers = %llu; granted %llu\n",
+	printf("total    %llu in use + %llu free + %llu headers and ends of chunks = %llu; granted %llu\n",
 	       (unsigned long long)used, (unsigned long long)idle,
 	       (unsigned long long)s->header_bytes,
 	       (unsigned long long)(used + idle + s->header_bytes), (unsigned long long)granted);

@@ -235,6 +235,14 @@ runs 0 stat m --json && tr -d ' ' <out >flat && grep -q '"keys":30000,' flat && 
 	grep -q '"quarantined":{"sessions":0,"bytes":0,"pid":0}' flat; ok "stat as JSON"
 runs 0 stat m && grep -q '^keys  *30000 in' out &&
 	sed -n 's/^total .* = \([0-9]*\); granted \([0-9]*\)$/\1 \2/p' out | awk '{ exit !(NF == 2 && $1 == $2) }'; ok "stat: use, free and headers are what was granted"
+runs 0 bench --table large --keys 40 --ops 1 --value-size 500000 --keep && runs 0 stat large &&
+	sed -n 's/^total .* + \([0-9]*\) headers.*granted \([0-9]*\)$/\1 \2/p' out | awk '{ exit !(NF == 2 && $1 * 10 < $2) }'
+ok "stat: ends of chunks are few with large values"
+sum=0
+for t in $("$farside" ls | cut -d' ' -f1); do
+	sum=$((sum + $("$farside" stat "$t" | sed -n 's/^total.*granted //p')))
+done
+runs 0 stat && [ "$sum" = "$(awk '{ print $5 }' out | head -n 1)" ]; ok "stat: what the tables were granted is what the node gave"
 runs 0 stat && grep -q '^node 0 ' out; ok "stat of the pool"
 runs 0 check m && grep -q 'no violations' out; ok "check"
 runs 0 check m --repair --json && grep -q '"violations": 0, "found": \[\]' out; ok "check --repair as JSON"

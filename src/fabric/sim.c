@@ -361,38 +361,57 @@ sim_pick(struct far_sim *s, uint64_t draw)
 		if (s->active[k]->conn->priority > s->active[best]->conn->priority)
 			best = k;
 	}
-	if (s->active[best]->conn != s->favour)
-		s->alone = 0;
-	else if (++s->alone < SIM_ALONE && s->steps < s->change_step)
-		return best;
-	if (s->alone >= SIM_ALONE || s->steps >= s->change_step)
+	if (++s->alone >= SIM_ALONE || s->steps >= s->change_step)
 		sim_demote(s, s->active[best]->conn);
 	return best;
 }
 
-/* A step of more than a word, or of less: every word of the piece that is left in the line of word `bit`, or one
- * half of an atomic. */
+/* Tells a step whose operation's word `i` is done. */
+static void
+sim_tell(struct far_sim *s, const struct sim_run *r, const struct far_op *op, const uint8_t *at,
+	 uint32_t i)
+{
+	struct far_sim_step p = { .now = s->now, .client = r->conn->id, .node = r->chain->node };
+	uint32_t code;
+
+	p.code = op->code;
+	p.stray = r->stray;
+	p.off = far_addr_off(op->addr) + (uint64_t)i * 8;
+	if (op->code == FAR_OP_CALL) {
+		memcpy(&code, op->buf, sizeof(code));
+		p.value = code;
+	} else {
+		memcpy(&p.value, at + (size_t)i * 8, sizeof(p.value));
+	}
+	s->tell(s->tell_arg, &p);
+}
+
+/* A step of more than a word, or of less: every word of the piece that is left in the line of word `bit`, or one half
+ * of an atomic. */
 __attribute__((cold, noinline)) static void
 sim_step_odd(struct far_sim *s, struct sim_run *r, struct sim_lane *l, uint32_t bit)
 {
 	uint64_t first = far_addr_off(l->op->addr) / 8 + l->base, line = (first + bit) / 8;
 	struct far_op *op = l->op;
+	uint8_t *at = l->at;
+	uint32_t end = l->words;
 
 	if (s->policy.gap && (op->code == FAR_OP_CAS || op->code == FAR_OP_FAA)) {
 		l->left &= l->left - 1;
-		sim_atomic_half(s, r, op, (uint64_t *)l->at, l->left != 0);
+		sim_atomic_half(s, r, op, (uint64_t *)at, l->left != 0);
+		if (s->tell)
+			sim_tell(s, r, op, at, 0);
 		return;
 	}
-	if (!s->policy.line) {
-		l->left &= ~(UINT64_C(1) << bit);
-		sim_word(s, r, l, l->base + bit);
-		return;
-	}
-	for (uint32_t i = 0; i < l->words; i++) {
+	if (!s->policy.line)
+		end = bit + 1;
+	for (uint32_t i = s->policy.line ? 0 : bit; i < end; i++) {
 		if ((first + i) / 8 != line || !(l->left >> i & 1))
 			continue;
 		l->left &= ~(UINT64_C(1) << i);
 		sim_word(s, r, l, l->base + i);
+		if (s->tell)
+			sim_tell(s, r, op, at, l->base + i);
 	}
 }
 

@@ -39,8 +39,8 @@ struct far_sim_opts {
 /* How the world draws its steps. */
 struct far_sim_policy {
 	unsigned keep;       /* the same client moves on with probability 1 - 2^-keep; 0 = uniform */
-	unsigned changes;    /* > 0: not so, but by priority. Clients get them at random, and so many times (and
-	                      * whenever one has been alone for long) the first of them becomes the last. keep = 0 */
+	unsigned changes;    /* > 0: not so, but by priority. Clients get them at random, and so many times (and now
+	                      * and then, that nobody starves) the first of them becomes the last. keep = 0 */
 	uint64_t change_steps; /* these changes come within so many steps */
 	bool weak;           /* use all the freedom of G3 inside a chain; else operations take effect in order */
 	bool line;           /* 64 aligned bytes are read or written at once */
@@ -64,7 +64,8 @@ enum far_sim_fate {
 /* How a node comes back. */
 enum far_sim_return {
 	FAR_SIM_EMPTY,       /* formatted anew, with another generation */
-	FAR_SIM_KEPT,        /* with its memory, its sessions fenced */
+	FAR_SIM_KEPT,        /* with its memory; before that, as such a node does, it ends every client that had a
+	                      * session there, which the other nodes notice */
 	FAR_SIM_NEVER,
 };
 
@@ -77,6 +78,7 @@ struct far_sim_faults {
 	uint64_t fenced;     /* connections that a node was told to stop */
 	uint64_t zombies;    /* of these: their client lived, and was refused afterwards */
 	uint64_t downs, ups_empty, ups_kept;
+	uint64_t evicted;    /* clients that had a session at a node that came back with its memory */
 	uint64_t refused;    /* grants */
 	uint64_t invalid;    /* operations outside the region (G5): no shipped protocol posts any */
 };
@@ -148,6 +150,19 @@ bool far_sim_exhausted(const struct far_sim *s);
 const struct far_sim_faults *far_sim_faults(const struct far_sim *s);
 /* Whether the node answers. */
 bool far_sim_node_is_up(const struct far_sim *s, unsigned node);
+/* One step, as it is told. */
+struct far_sim_step {
+	uint64_t now;
+	unsigned client, node;
+	enum far_op_code code;
+	uint64_t off;        /* of the word */
+	uint64_t value;      /* READ or written; of atomics what is there now; of a CALL its code */
+	bool stray;          /* of a chain that its client knows nothing of any more */
+};
+
+/* Tells each step from now on, but for calm ones; NULL: no more. It changes nothing. */
+void far_sim_tell(struct far_sim *s, void (*tell)(void *arg, const struct far_sim_step *step), void *arg);
+
 /* Until when the faults that have struck so far last; a fault that does not last ends when it strikes. */
 uint64_t far_sim_trouble_end(const struct far_sim *s);
 

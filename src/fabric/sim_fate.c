@@ -329,6 +329,16 @@ far_sim_fuse(struct far_fabric *f, uint64_t steps, enum far_sim_fate fate, uint6
 	k->fate_ns = ns;
 }
 
+void
+sim_evict(struct far_sim *s, struct sim_conn *k)
+{
+	k->dead = true;
+	k->thaw_ns = 0;
+	k->plan_ns = SIM_NEVER;
+	s->faults.evicted++;
+	sim_cut(s, k, -1, -FAR_EFENCED);
+}
+
 /* Everybody loses the connection: the run is longer than anybody wanted. */
 void
 sim_exhaust(struct far_sim *s)

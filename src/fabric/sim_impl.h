@@ -17,7 +17,7 @@ enum {
 	SIM_PAGE = 1024,        /* unit of dirty tracking */
 	SIM_POLL_STEPS = 32,    /* then timers have a look */
 	SIM_STEP_NS = 100,
-	SIM_ALONE = 2048,       /* steps in a row of one client while others could, where priorities rule */
+	SIM_ALONE = 2048,       /* steps without a change, where priorities rule: so nobody starves */
 };
 
 #define SIM_NEVER UINT64_MAX
@@ -119,11 +119,13 @@ struct far_sim {
 
 	struct sim_run **active;
 	uint32_t active_n, active_max;
-	bool odd;                        /* steps are not of single words: policy.line, policy.gap */
+	bool odd;                        /* steps are not of single words (policy.line, policy.gap), or are told */
+	void (*tell)(void *arg, const struct far_sim_step *step);
+	void *tell_arg;
 	uint64_t lowest;                 /* priority given so far */
 	uint64_t change_step;            /* the next change of priorities */
 	unsigned changes_left;
-	uint32_t alone;                  /* steps of `favour` in a row */
+	uint32_t alone;                  /* steps since the last change */
 	uint32_t at;                     /* who stepped last; >= active_n: draw */
 	const struct sim_conn *favour;   /* whose run that was */
 	struct sim_run *free_runs;
@@ -180,6 +182,9 @@ void sim_hold(struct far_sim *s, struct sim_run *r, uint64_t until);
 
 /* The fuse of r's client has burnt down; `r` has just stepped, is active and no stray. */
 void sim_fuse_burnt(struct far_sim *s, struct sim_run *r);
+
+/* The client has ended, and nothing of it is in flight any more. */
+void sim_evict(struct far_sim *s, struct sim_conn *k);
 
 /* The run is longer than anybody wanted: every client is dead. */
 void sim_exhaust(struct far_sim *s);

@@ -124,6 +124,28 @@ sim_node_wipe(struct far_sim *s, struct sim_node *n)
 	}
 }
 
+/* node_open() wants everybody gone who had a session here; other nodes see them go. */
+static void
+sim_node_evict(struct far_sim *s, unsigned node)
+{
+	for (struct sim_conn *k = s->conns; k; k = k->next) {
+		if (!k->session[node] || k->cut[node] || k->life[node] == s->nodes[node].life)
+			continue;
+		if (!k->dead)
+			sim_evict(s, k);
+		for (unsigned i = 0; i < s->nodes_n; i++) {
+			struct sim_node *n = &s->nodes[i];
+
+			if (!n->node || !k->session[i] || k->life[i] != n->life)
+				continue;
+			node_stopped(n->node, k->session[i]);
+			far_sim_touch(s, i, 0, n->head_len);
+			k->cut[i] = true;
+		}
+		k->session[node] = 0;
+	}
+}
+
 int
 far_sim_node_up(struct far_sim *s, unsigned node, bool keep)
 {
@@ -140,6 +162,7 @@ far_sim_node_up(struct far_sim *s, unsigned node, bool keep)
 	n->up = true;
 	if (s->raw)
 		return 0;
+	sim_node_evict(s, node);
 	far_sim_touch(s, node, 0, n->head_len);
 	return node_open(n->region, s->region_len, &env, &n->node);
 }
@@ -288,7 +311,7 @@ far_sim_set_policy(struct far_sim *s, const struct far_sim_policy *p)
 	if (!s->policy.step_ns)
 		s->policy.step_ns = SIM_STEP_NS;
 	s->keep_mask = p->keep ? (UINT64_C(1) << p->keep) - 1 : 0;
-	s->odd = p->line || p->gap;
+	s->odd = p->line || p->gap || s->tell;
 	for (unsigned i = 0; i < s->nodes_n; i++)
 		sim_gap_close(&s->nodes[i]);
 	if (p->changes && !p->calm)
@@ -317,6 +340,14 @@ bool
 far_sim_exhausted(const struct far_sim *s)
 {
 	return s->exhausted;
+}
+
+void
+far_sim_tell(struct far_sim *s, void (*tell)(void *arg, const struct far_sim_step *step), void *arg)
+{
+	s->tell = tell;
+	s->tell_arg = arg;
+	s->odd = s->policy.line || s->policy.gap || tell;
 }
 
 const struct far_sim_faults *

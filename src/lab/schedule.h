@@ -2,10 +2,15 @@
 /*
  * schedule.h -- one random run of an index design in the simulator, judged.
  *
- * A seed draws everything: clients, keys, operations, how full the table is at the start, one or two memory nodes,
- * who crashes or stands still and when, how steps interleave. The clients run the shipped code: pool, design,
- * memory nodes. Afterwards the history must be linearizable, every key that nobody touched must be as it was, the
- * design's check() must find nothing, and the memory that the nodes handed out must be accounted for.
+ * A seed draws everything (schedule_config.h): clients, keys, operations, how full the table is at the start, one or
+ * two memory nodes, who crashes or stands still and when, what breaks, how steps interleave. The clients run the
+ * shipped code: pool, design, memory nodes. A client that loses its session may come back with a new one.
+ *
+ * Afterwards the history must be linearizable, every key that nobody touched must be as it was, the design's check()
+ * must find nothing, and the memory that the nodes handed out must be accounted for. While it lasts no operation may
+ * leave the region, and once the last fault is over each ends within a bound of verbs; without faults a lookup that
+ * nobody disturbs takes no more round trips than is promised. Where a node came back empty, the table is gone: then
+ * everybody must be told so by an error, and nothing else may have gone wrong until then.
  */
 #ifndef FAR_LAB_SCHEDULE_H
 #define FAR_LAB_SCHEDULE_H
@@ -14,16 +19,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "fabric/sim.h"
 #include "index/index.h"
-
-enum schedule_flags {
-	SCHEDULE_CRASH = 1,   /* in some schedules a client dies or stands still for longer than its lease */
-	SCHEDULE_NODES = 2,   /* some have two nodes, with blocks apart from their slots */
-	SCHEDULE_TICKS = 4,   /* some have short leases and epochs, so that memory is reused meanwhile */
-	SCHEDULE_AUDIT = 8,   /* count memory at the end */
-	SCHEDULE_PLAIN = 16,  /* 4 clients, 6 operations each, one group of slots, no splits: for measuring speed */
-	SCHEDULE_ALL = SCHEDULE_CRASH | SCHEDULE_NODES | SCHEDULE_TICKS | SCHEDULE_AUDIT,
-};
+#include "lab/schedule_config.h"
 
 enum schedule_verdict {
 	SCHEDULE_GOOD,
@@ -33,8 +31,11 @@ enum schedule_verdict {
 	SCHEDULE_LOST_KEY,       /* a key that nobody touched changed */
 	SCHEDULE_BROKEN_TABLE,   /* check() reported something */
 	SCHEDULE_LOST_MEMORY,
-	SCHEDULE_ENDLESS,
+	SCHEDULE_ENDLESS,        /* the run, or one operation after the last fault */
+	SCHEDULE_COSTLY,         /* more round trips than promised */
+	SCHEDULE_OUT_OF_BOUNDS,  /* an operation outside the region */
 	SCHEDULE_NO_SETUP,       /* the world could not be built */
+	SCHEDULE_VERDICTS,
 };
 
 struct schedule_result {
@@ -42,9 +43,13 @@ struct schedule_result {
 	char why[256];           /* one sentence, when not good */
 	uint64_t hash;           /* of the trace */
 	uint64_t steps, verbs;   /* of the clients at work */
-	uint64_t splits;
+	uint64_t splits;         /* of these, while the others worked too */
 	unsigned ops;            /* in the history */
-	bool crashed;            /* a client died or was fenced */
+	unsigned comebacks;      /* sessions that clients opened anew */
+	bool crashed;            /* a client died, was fenced, or gave up its session */
+	bool lost;               /* a node came back empty */
+	uint64_t most_verbs;     /* of an operation that began after the last fault */
+	struct far_sim_faults faults; /* while the clients worked */
 };
 
 /* Worlds and buffers, for any number of schedules. -FAR_ENOMEM. */
@@ -52,11 +57,18 @@ struct schedule;
 int schedule_new(struct schedule **out);
 void schedule_free(struct schedule *s);
 
-/* Runs one; `flags` of enum schedule_flags. -FAR_ENOMEM. */
+/* Plays a configuration that is valid. -FAR_ENOMEM. */
+int schedule_play(struct schedule *s, const struct schedule_config *config, const struct far_index_ops *design,
+		  struct schedule_result *out);
+
+/* Plays what `seed` draws; `flags` of enum schedule_flags. -FAR_ENOMEM. */
 int schedule_run(struct schedule *s, uint64_t seed, const struct far_index_ops *design, unsigned flags,
 		 struct schedule_result *out);
 
-/* Configuration and history of the last run. */
+/* From the next run on each verb of the clients at work is told here, as text. NULL: no more. */
+void schedule_trace(struct schedule *s, void (*line)(void *arg, const char *text), void *arg);
+
+/* Verdict, configuration and history of the last run. */
 void schedule_print(const struct schedule *s, FILE *out);
 
 const char *schedule_verdict_name(unsigned verdict);

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* schedule_test.c -- random schedules of every design are good, the same each time, and a broken design is found. */
-#include "lab/schedule.h"
+#include "lab/schedule_sums.h"
+
+#include <string.h>
 
 #include <farside/error.h>
 
 #include "test.h"
 
-enum { SEEDS = 2500, AGAIN = 200 };
+enum { SEEDS = 2500,
+       AGAIN = 200 };
 
 static void
-test_schedule_random_runs_are_good(void)
+test_schedule_random_runs_are_good_and_meet_all_trouble(void)
 {
 	const struct far_index_ops *design;
 	struct schedule_result r;
@@ -17,22 +20,26 @@ test_schedule_random_runs_are_good(void)
 
 	REQUIRE(schedule_new(&s) == 0);
 	for (unsigned d = 0; (design = far_index_at(d)); d++) {
-		uint64_t verbs = 0, splits = 0, crashed = 0;
+		struct schedule_sums sum = { .runs = 0 };
 
 		for (uint64_t seed = 1; seed <= SEEDS; seed++) {
 			REQUIRE(schedule_run(s, seed, design, SCHEDULE_ALL, &r) == 0);
 			CHECK_EQ(r.verdict, SCHEDULE_GOOD);
+			schedule_sums_add(&sum, seed, &r);
 			if (r.verdict != SCHEDULE_GOOD) {
 				schedule_print(s, stdout);
 				break;
 			}
-			verbs += r.verbs;
-			splits += r.splits;
-			crashed += r.crashed;
 		}
-		printf("# %s: %.0f verbs, %.2f splits, %.2f crashes per schedule\n", design->name,
-		       (double)verbs / SEEDS, (double)splits / SEEDS, (double)crashed / SEEDS);
-		CHECK(verbs >= 60 * SEEDS && splits > SEEDS / 2 && crashed > SEEDS / 4);
+		schedule_sums_print(&sum, "# ", stdout);
+		CHECK(sum.verbs >= 60 * SEEDS);
+		for (unsigned k = 0; k < SCHEDULE_KINDS; k++)
+			CHECK(sum.kinds[k] > 0);
+		/* What a long run must meet often. */
+		CHECK(sum.kinds[SCHEDULE_KIND_KILL] > SEEDS / 5);
+		CHECK(sum.kinds[SCHEDULE_KIND_FAULT] > SEEDS / 10);
+		CHECK(sum.kinds[SCHEDULE_KIND_SPLIT] > SEEDS / 5);
+		CHECK(sum.kinds[SCHEDULE_KIND_ZOMBIE] > SEEDS / 16);
 	}
 	schedule_free(s);
 }
@@ -57,6 +64,100 @@ test_schedule_same_seed_same_hash_whatever_ran_before(void)
 		REQUIRE(schedule_run(s, i, design, SCHEDULE_ALL, &r) == 0);
 		CHECK(r.hash == hash[i] && r.verbs == verbs[i]);
 	}
+	schedule_free(s);
+}
+
+/* Configurations ------------------------------------------------------------------------------------------ */
+
+/* Written as text and read back, a configuration plays the same run. */
+static void
+test_schedule_config_as_text_plays_the_same_run(void)
+{
+	const struct far_index_ops *design = far_index_find(NULL);
+	struct schedule_config drawn, read;
+	struct schedule_result r;
+	struct schedule *s;
+	uint64_t hash;
+
+	REQUIRE(schedule_new(&s) == 0);
+	for (uint64_t seed = 1; seed <= AGAIN; seed++) {
+		FILE *file = tmpfile();
+
+		REQUIRE(file);
+		schedule_config_draw(&drawn, seed, SCHEDULE_ALL | SCHEDULE_RELAXED);
+		REQUIRE(schedule_config_is_valid(&drawn));
+		schedule_config_print(&drawn, file);
+		rewind(file);
+		CHECK_EQ(schedule_config_read(&read, file), 0);
+		fclose(file);
+		CHECK(memcmp(&drawn, &read, sizeof(drawn)) == 0);
+		schedule_config_draw(&drawn, seed, SCHEDULE_ALL);
+		REQUIRE(schedule_play(s, &drawn, design, &r) == 0);
+		hash = r.hash;
+		REQUIRE(schedule_run(s, seed, design, SCHEDULE_ALL, &r) == 0);
+		CHECK(r.hash == hash);
+	}
+	schedule_free(s);
+}
+
+static void
+test_schedule_config_that_cannot_be_is_refused(void)
+{
+	static const struct {
+		const char *text;
+		int result;
+	} cases[] = {
+		{ "seed 1\nwhat 2\n", 2 },
+		{ "seed\n", 1 },
+		{ "seed -1\n", 1 },
+		{ "seed 1x\n", 1 },
+		{ "ops 1 2 3 4 5 6 7\n", 1 },
+		{ "# nothing\n\n", -FAR_EINVAL },
+		{ "seed 99999999999999999999\n", 1 },
+		{ "nodes 3\n", -FAR_EINVAL },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct schedule_config c;
+		FILE *file = tmpfile();
+
+		REQUIRE(file);
+		fputs(cases[i].text, file);
+		rewind(file);
+		CHECK_EQ(schedule_config_read(&c, file), cases[i].result);
+		fclose(file);
+	}
+}
+
+static unsigned lines, strays;
+
+static void
+count_line(void *arg, const char *text)
+{
+	lines++;
+	strays += strchr(text, '*') != NULL;
+}
+
+static void
+test_schedule_trace_tells_every_step_and_changes_none(void)
+{
+	const struct far_index_ops *design = far_index_find(NULL);
+	struct schedule_result r, told;
+	struct schedule *s;
+
+	REQUIRE(schedule_new(&s) == 0);
+	for (uint64_t seed = 1; seed <= AGAIN; seed++) {
+		REQUIRE(schedule_run(s, seed, design, SCHEDULE_ALL, &r) == 0);
+		schedule_trace(s, count_line, NULL);
+		lines = 0;
+		REQUIRE(schedule_run(s, seed, design, SCHEDULE_ALL, &told) == 0);
+		schedule_trace(s, NULL, NULL);
+		CHECK(r.hash == told.hash);
+		CHECK_EQ(r.steps, told.steps);
+		/* A node that fails at once keeps everybody from stepping. */
+		CHECK(lines > 0 || r.faults.downs);
+	}
+	CHECK(strays > 0);
 	schedule_free(s);
 }
 
@@ -113,5 +214,7 @@ test_schedule_broken_design_is_found(void)
 	schedule_free(s);
 }
 
-TEST_MAIN(TEST(test_schedule_random_runs_are_good), TEST(test_schedule_same_seed_same_hash_whatever_ran_before),
-	  TEST(test_schedule_broken_design_is_found))
+TEST_MAIN(TEST(test_schedule_random_runs_are_good_and_meet_all_trouble),
+	  TEST(test_schedule_same_seed_same_hash_whatever_ran_before),
+	  TEST(test_schedule_config_as_text_plays_the_same_run), TEST(test_schedule_config_that_cannot_be_is_refused),
+	  TEST(test_schedule_trace_tells_every_step_and_changes_none), TEST(test_schedule_broken_design_is_found))

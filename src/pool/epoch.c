@@ -314,6 +314,9 @@ pool_hurry(struct pool *p)
 static uint64_t
 pool_interval(const struct pool *p)
 {
+	/* A session that is over has nothing to hurry for. */
+	if (p->err)
+		return p->tick_ns;
 	if (p->hurry)
 		return p->hurry_ns;
 	return p->hurry_others ? p->tick_ns / EPOCH_OTHERS_HURRY + 1 : p->tick_ns;

@@ -13,29 +13,21 @@
 #include <farside/error.h>
 
 #include "base/base.h"
-#include "lab/schedule.h"
-
-struct sums {
-	uint64_t digest, verbs, steps, splits;
-	unsigned bad, crashed;
-};
+#include "lab/schedule_sums.h"
 
 static int
-schedules_run(struct schedule *s, uint64_t seed, unsigned flags, const struct far_index_ops *design, struct sums *sum)
+schedules_run(struct schedule *s, uint64_t seed, unsigned flags, const struct far_index_ops *design,
+	      struct schedule_sums *sum)
 {
 	struct schedule_result r;
 	int err = schedule_run(s, seed, design, flags, &r);
 
 	if (err)
 		return err;
-	sum->digest = far_mix64(sum->digest ^ r.hash) + seed;
-	sum->verbs += r.verbs;
-	sum->steps += r.steps;
-	sum->splits += r.splits;
-	sum->crashed += r.crashed;
+	schedule_sums_add(sum, seed, &r);
 	if (r.verdict == SCHEDULE_GOOD)
 		return 0;
-	if (sum->bad++ == 0)
+	if (sum->bad == 1)
 		schedule_print(s, stdout);
 	else
 		printf("seed %" PRIu64 ": %s: %s\n", seed, schedule_verdict_name(r.verdict), r.why);
@@ -48,7 +40,7 @@ main(int argc, char **argv)
 	uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 0) : 1, n = argc > 2 ? strtoull(argv[2], NULL, 0) : 1000;
 	unsigned flags = argc > 3 ? (unsigned)strtoul(argv[3], NULL, 0) : SCHEDULE_ALL;
 	const struct far_index_ops *design = far_index_find(argc > 4 ? argv[4] : NULL);
-	struct sums sum = { .digest = 0 };
+	struct schedule_sums sum = { .digest = 0 };
 	struct schedule *s;
 
 	if (!design || n == 0 || schedule_new(&s) != 0) {
@@ -64,10 +56,8 @@ main(int argc, char **argv)
 		}
 	}
 	schedule_free(s);
-	printf("# per schedule: %.1f verbs, %.1f steps, %.2f splits, %.2f with a crash\n",
-	       (double)sum.verbs / (double)n, (double)sum.steps / (double)n, (double)sum.splits / (double)n,
-	       (double)sum.crashed / (double)n);
-	printf("%s: schedules %" PRIu64 " to %" PRIu64 ": %u not good, digest %016" PRIx64 "\n", design->name, first,
-	       first + n - 1, sum.bad, sum.digest);
+	schedule_sums_print(&sum, "# ", stdout);
+	printf("%s: schedules %" PRIu64 " to %" PRIu64 ": %" PRIu64 " not good, digest %016" PRIx64 "\n", design->name,
+	       first, first + n - 1, sum.bad, sum.digest);
 	return sum.bad > 0;
 }

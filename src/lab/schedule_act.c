@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * schedule_act.c -- what a client of a schedule does.
+ *
+ * A client that does not know any more what became of an operation stops: its session is as good as dead. When it may
+ * come back, it deserts that session, which the others fence when its lease is over, connects anew, opens a new one
+ * and goes on.
+ */
+#include <string.h>
+
+#include "lab/schedule_impl.h"
+
+/* Keys and values ----------------------------------------------------------------------------------------- */
+
+static uint64_t
+schedule_hash_mix(const void *key, size_t len, uint64_t seed)
+{
+	uint64_t word = 0;
+
+	memcpy(&word, key, far_min(len, 8));
+	return far_mix64(word ^ seed);
+}
+
+static uint64_t
+schedule_hash_fingerprint(const void *key, size_t len, uint64_t seed)
+{
+	return schedule_hash_mix(key, len, seed) >> 8;
+}
+
+static uint64_t
+schedule_hash_deep(const void *key, size_t len, uint64_t seed)
+{
+	uint64_t h = schedule_hash_mix(key, len, seed);
+
+	/* Three keys in four agree in their two low bits. */
+	return h >> 62 ? h & ~(uint64_t)3 : h;
+}
+
+void
+schedule_key(unsigned i, struct schedule_key *k)
+{
+	size_t len = 0;
+
+	/* By hand: each operation asks for one. */
+	FAR_ASSERT(i < 100);
+	k->name[len++] = i < SCHEDULE_KEYS ? 'k' : 'f';
+	if (i >= 10)
+		k->name[len++] = (char)('0' + i / 10);
+	k->name[len++] = (char)('0' + i % 10);
+	k->name[len] = 0;
+	k->bytes = far_bytes(k->name, len);
+}
+
+size_t
+schedule_value(const struct schedule *s, uint32_t op, uint8_t buf[])
+{
+	size_t min = s->config.value_min, max = s->config.value_max;
+	size_t len = min + far_mix64(s->config.seed ^ op) % (max - min + 1);
+	uint64_t number = op, pattern = far_mix64(op + 1);
+
+	memcpy(buf, &number, 8);
+	for (size_t i = 8; i < len; i += 8)
+		memcpy(buf + i, &pattern, 8);
+	return len;
+}
+
+uint32_t
+schedule_writer(const struct schedule *s, struct far_bytes value)
+{
+	uint8_t buf[SCHEDULE_VALUE + 8];
+	uint64_t number;
+
+	if (value.len < 8)
+		return 0;
+	memcpy(&number, value.data, 8);
+	if (number >= SCHEDULE_OPS_ALL + SCHEDULE_FILL)
+		return 0;
+	if (schedule_value(s, (uint32_t)number, buf) != value.len ||
+	    memcmp(buf, value.data, value.len) != 0)
+		return 0;
+	return (uint32_t)number + 1;
+}
+
+/* Sessions ------------------------------------------------------------------------------------------------ */
+
+/* The table must be open before the index can be. */
+static int
+schedule_open_table(struct schedule_client *c, struct far_task *t, const struct far_index_opts *o,
+		    bool make)
+{
+	const struct far_index_ops *d = c->s->design;
+	struct far_addr head;
+	int err;
+
+	if (!make)
+		return pool_table_open(c->pool, t, "t", &c->pt);
+	if ((err = pool_table_new(c->pool, t, "t", d->name, &c->pt)) != 0 ||
+	    (err = d->create(c->pt, t, o, &head)) != 0)
+		return err;
+	return pool_table_commit(c->pt, t, head);
+}
+
+int
+schedule_open(struct schedule_client *c, struct far_task *t, bool make)
+{
+	static uint64_t (*const hashes[])(const void *, size_t, uint64_t) = {
+		NULL, schedule_hash_fingerprint,
+		schedule_hash_deep
+	};
+	const struct schedule_config *g = &c->s->config;
+	struct far_index_opts o = { .groups = 1,
+				    .no_backoff = g->no_backoff,
+				    .hash = hashes[g->hash] };
+	struct pool_opts po = { .lease_ns = g->lease_ns, .tick_ns = g->tick_ns };
+	int err, left;
+
+	if ((err = pool_open(t, &po, &c->pool)) != 0 ||
+	    (err = schedule_open_table(c, t, &o, make)) != 0 || (err = pool_enter(c->pool, t)) != 0)
+		return err;
+	err = c->s->design->open(c->pt, t, &o, &c->ix);
+	if (!err) {
+		c->pt->ops = c->s->design;
+		c->pt->index = c->ix;
+	}
+	left = pool_leave(c->pool, t);
+	return err ? err : left;
+}
+
+void
+schedule_desert(struct schedule_client *c, struct far_task *t)
+{
+	if (c->pt)
+		pool_table_detach(c->pt, t);
+	c->s->design->close(c->ix);
+	c->deserted |= c->pool != NULL;
+	pool_abandon(c->pool);
+	c->ix = NULL;
+	c->pt = NULL;
+	c->pool = NULL;
+}
+
+/* A client that lost its session, on a new connection. */
+static void
+schedule_come_back(struct far_task *t, void *arg)
+{
+	struct schedule_client *c = arg;
+	int err;
+
+	schedule_desert(c, t);
+	err = schedule_open(c, t, false);
+	if (err && !schedule_may_fail(c->s, err))
+		schedule_fail(c->s, SCHEDULE_WRONG_RESULT, "client %u comes back: %s", c->id,
+			      far_errname(err));
+	if (!err) {
+		c->stopped = false;
+		c->s->out->comebacks++;
+	}
+	schedule_work(t, c);
+}
+
+/* The last fiber of a client ends. Who does not know what became of its session ends, or starts anew. */
+static void
+schedule_leave_work(struct schedule_client *c, struct far_task *t)
+{
+	if (!c->stopped)
+		return;
+	if (!c->comebacks) {
+		schedule_desert(c, t);
+		return;
+	}
+	c->comebacks--;
+	c->working = 1;
+	if (schedule_connect(c) != 0 ||
+	    far_loop_spawn(c->s->loop, c->fabric, schedule_come_back, c, 0) != 0)
+		c->working = 0;
+}
+
+/* Operations ---------------------------------------------------------------------------------------------- */
+
+/* Runs one operation and whatever retries memory asks for. */
+static int
+schedule_call(struct schedule_client *c, struct far_task *t, struct lin_op *op,
+	      struct far_bytes value)
+{
+	const struct far_index_ops *d = c->s->design;
+	struct pool_relief relief = { 0 };
+	struct schedule_key key;
+	int err, left;
+
+	if (!c->pool)
+		return -FAR_EFENCED;
+	schedule_key(op->key, &key);
+	do {
+		struct far_value got = { .version = 0 };
+
+		if ((err = pool_enter(c->pool, t)) != 0)
+			return err;
+		op->version = op->expect;
+		switch (op->kind) {
+		case LIN_GET:
+			err = d->get(c->ix, t, key.bytes, &got);
+			op->version = got.version;
+			op->value = err ? 0 : schedule_writer(c->s, got.bytes);
+			break;
+		case LIN_INSERT:
+			err = d->put(c->ix, t, FAR_PUT_INSERT, key.bytes, value, &op->version);
+			break;
+		case LIN_UPSERT:
+			err = d->put(c->ix, t, FAR_PUT_UPSERT, key.bytes, value, &op->version);
+			break;
+		case LIN_UPDATE:
+		case LIN_UPDATE_IF:
+			err = d->put(c->ix, t, FAR_PUT_UPDATE, key.bytes, value, &op->version);
+			break;
+		default:
+			err = d->del(c->ix, t, key.bytes, op->expect);
+		}
+		left = pool_leave(c->pool, t);
+		if (left)
+			return left;
+	} while ((err == -FAR_ENOMEM || err == -FAR_EAGAIN) &&
+		 pool_relieve(c->pt, t, &relief) == 0);
+	return err;
+}
+
+/* Enters the outcome in the history. */
+static void
+schedule_returned(struct schedule_client *c, uint32_t i, int err)
+{
+	struct schedule *s = c->s;
+	struct lin_op *op = &s->ops[i];
+	bool writes = op->kind != LIN_GET && op->kind != LIN_DELETE && op->kind != LIN_DELETE_IF;
+
+	op->result = err;
+	switch (err) {
+	case 0:
+	case -FAR_ENOENT:
+	case -FAR_EEXIST:
+	case -FAR_ECHANGED:
+		break;
+	case -FAR_EFENCED:
+	case -FAR_EUNSURE:
+	case -FAR_ENODE:
+		/* It happened or not. */
+		op->version = 0;
+		c->stopped = true;
+		return;
+	default:
+		/* It must not have had an effect: as a pending read it has none. */
+		op->kind = LIN_GET;
+		op->value = 0;
+		if (err != -FAR_ECONTENDED && !schedule_may_fail(s, err))
+			schedule_fail(s, SCHEDULE_WRONG_RESULT, "operation %u: %s", i,
+				      far_errname(err));
+		return;
+	}
+	op->pending = false;
+	s->events[s->history.events_n++] = LIN_RETURN(i);
+	if (err != 0 || !(writes || op->kind == LIN_GET))
+		return;
+	c->known[op->key] = op->version;
+	if (op->kind == LIN_GET && op->value == 0)
+		schedule_fail(s, SCHEDULE_WRONG_VALUE, "operation %u read bytes that nobody wrote",
+			      i);
+}
+
+void
+schedule_operate(struct schedule_client *c, struct far_task *t, enum lin_kind kind, unsigned key)
+{
+	struct far_scratch_mark mark = far_scratch_mark(t);
+	struct schedule *s = c->s;
+	uint32_t i = s->history.ops_n;
+	struct far_bytes value;
+	struct lin_op *op = &s->ops[i];
+	struct far_count spent = { 0 }, *before;
+	uint64_t began = far_now(t);
+	uint8_t *buf;
+	int err;
+
+	if (i == SCHEDULE_OPS_ALL || !(buf = far_scratch(t, s->config.value_max + 8)))
+		return;
+	s->history.ops_n++;
+	*op = (struct lin_op){ .kind = (uint8_t)kind, .pending = true, .client = (uint16_t)c->id, .key = key };
+	if (kind == LIN_UPDATE_IF || kind == LIN_DELETE_IF)
+		op->expect = c->known[key] ? c->known[key] : 1;
+	value = far_bytes(buf, schedule_value(s, i, buf));
+	s->events[s->history.events_n++] = LIN_CALL(i);
+	before = far_account(t, &spent);
+	err = schedule_call(c, t, op, value);
+	far_account(t, before);
+	schedule_judge_op(s, i, began, &spent);
+	schedule_returned(c, i, err);
+	far_scratch_reset(t, mark);
+}
+
+void
+schedule_move(struct schedule_client *c, struct far_task *t, unsigned key, unsigned node)
+{
+	struct far_scratch_mark mark = far_scratch_mark(t);
+	struct pool_relief relief = { 0 };
+	struct schedule_key k;
+	int err, left;
+
+	if (!c->pool)
+		return;
+	schedule_key(key, &k);
+	do {
+		if ((err = pool_enter(c->pool, t)) != 0)
+			break;
+		err = c->s->design->move(c->ix, t, k.bytes, node);
+		if ((left = pool_leave(c->pool, t)) != 0)
+			err = left;
+	} while ((err == -FAR_ENOMEM || err == -FAR_EAGAIN) &&
+		 pool_relieve(c->pt, t, &relief) == 0);
+	far_scratch_reset(t, mark);
+	c->s->moves++;
+	c->stopped |= err == -FAR_EFENCED || err == -FAR_EUNSURE || err == -FAR_ENODE;
+	if (err && !c->stopped && err != -FAR_ENOENT && err != -FAR_ECONTENDED &&
+	    !schedule_may_fail(c->s, err))
+		schedule_fail(c->s, SCHEDULE_WRONG_RESULT, "move: %s", far_errname(err));
+}
+
+/* One operation of a client at work. */
+static void
+schedule_act(struct schedule_client *c, struct far_task *t)
+{
+	static const uint8_t kinds[] = { LIN_GET, LIN_GET, LIN_GET, LIN_UPSERT, LIN_UPSERT,
+					 LIN_INSERT, LIN_INSERT, LIN_UPDATE, LIN_UPDATE, LIN_DELETE,
+					 LIN_DELETE, LIN_GET, LIN_UPDATE_IF, LIN_DELETE_IF };
+	struct schedule *s = c->s;
+	const struct schedule_config *g = &s->config;
+	/* All drawn one after the other: arguments are evaluated in no order. */
+	unsigned key = (unsigned)far_rng_below(&c->rng, g->keys);
+	enum lin_kind kind = kinds[far_rng_below(&c->rng, FAR_LEN(kinds))];
+
+	if (g->nodes > 1 && far_rng_below(&c->rng, 6) == 0) {
+		schedule_move(c, t, key, (unsigned)far_rng_below(&c->rng, g->nodes));
+		return;
+	}
+	if (s->fresh_used < g->fresh && far_rng_below(&c->rng, 3) == 0) {
+		key = SCHEDULE_KEYS + s->fresh_used++;
+		kind = far_rng_below(&c->rng, 2) == 0 ? LIN_INSERT : LIN_UPSERT;
+	} else if (s->fresh_used > 0 && far_rng_below(&c->rng, 6) == 0) {
+		key = SCHEDULE_KEYS + (unsigned)far_rng_below(&c->rng, s->fresh_used);
+	}
+	schedule_operate(c, t, kind, key);
+}
+
+void
+schedule_work(struct far_task *t, void *arg)
+{
+	struct schedule_client *c = arg;
+	uint64_t pace = c->s->config.pace_ns;
+
+	while (c->left > 0 && !c->stopped) {
+		c->left--;
+		if (pace)
+			far_sleep(t, far_rng_below(&c->rng, pace));
+		schedule_act(c, t);
+	}
+	if (--c->working == 0)
+		schedule_leave_work(c, t);
+}

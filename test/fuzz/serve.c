@@ -20,7 +20,7 @@
 enum { SERVE_PEERS = 3,
        SERVE_STEPS = 24,
        SERVE_RUNS = 64,       /* then a new node: sessions of connections that broke stay until this process ends */
-       SERVE_WAIT_MS = 20000 };
+       SERVE_WAIT_MS = 200000 };
 
 struct serve_node {
 	pthread_t thread;

@@ -11,10 +11,10 @@
  * that when it is READ, and a CAS that expects it must not meet another one (ABA).
  *
  * -DLOOKS=.., -DSWINGS=..: how many operations; -DEPOCHS=..: rounds go on until that epoch. -DLOOKER=1: it is session 1
- * that looks, the owner of the blocks, beside its other fiber.
+ * that looks, the owner of the blocks, beside its other fiber. -DJOIN: session 0 joins meanwhile.
  *
  * Wrong variants: NO_GRACE STAMP_LATE_ENTRIES NO_FIRST_DRAIN NO_SECOND_DRAIN NO_REFRESH FLOOR_INCLUDED SKIP_SILENT;
- * with LOOKER=1 OTHERS_ONLY.
+ * with JOIN LOOK_BEFORE_JOIN.
  */
 
 #ifndef LOOKS
@@ -184,9 +184,9 @@ inline mature(b)
 }
 
 /* pool_round() */
-proctype maintenance(bit s)
+proctype maintenance(bit s; byte announced)
 {
-	byte e, others, floor, announced = 1;
+	byte e, others, floor;
 	bit old;
 
 	do
@@ -257,11 +257,7 @@ proctype maintenance(bit s)
 		fi;
 		/* 5. What is past grace. */
 		atomic {
-#ifdef OTHERS_ONLY
-			floor = others;
-#else
 			floor = (others < announced -> others : announced);
-#endif
 			if
 			:: s == 1 -> mature(0); mature(1)
 			:: else
@@ -282,6 +278,29 @@ proctype fencer()
 }
 #endif
 
+#ifdef JOIN
+/* pool_join_nodes(): the node notes the epoch and then the serial, the client READs the epoch and announces it. */
+proctype joiner()
+{
+	byte e;
+
+#ifdef LOOK_BEFORE_JOIN
+	run looker();
+#endif
+	e = epoch;
+	line[0] = e;
+	e = epoch;
+	atomic {
+		line[0] = e;
+#ifndef LOOK_BEFORE_JOIN
+		run looker();
+#endif
+		run maintenance(0, e);
+		e = 0
+	}
+}
+#endif
+
 init
 {
 	atomic {
@@ -289,10 +308,15 @@ init
 		slot_life = 1;
 		bytes[0] = 1;
 		state[0] = USED;
-		run looker();
 		run swinger();
-		run maintenance(0);
-		run maintenance(1);
+		run maintenance(1, 1);
+#ifdef JOIN
+		line[0] = 255;
+		run joiner();
+#else
+		run looker();
+		run maintenance(0, 1);
+#endif
 #ifdef FENCE
 		run fencer()
 #endif

@@ -5,10 +5,13 @@
  * One thread sleeps in epoll until a client says something, connects or dies: an idle node costs nothing. What ends
  * what:
  *
- *	client sends LEAVE         its session ends at once; it promises not to touch the region any more
+ *	client sends LEAVE         its session ends at once; it promises not to touch the region any more. The library
+ *	                           does so in every close, also after errors
  *	client's process ends      its session is freed, its chunks become dirty orphans (node_stopped)
- *	connection is closed       nothing: the process may still write through its mapping. Its session goes on without
- *	                           a connection ("detached") until the process ends or somebody fences it
+ *	connection is closed       nothing: without LEAVE nobody promised anything, and the process may still write
+ *	                           through its mapping. Its session goes on without a connection ("detached") until the
+ *	                           process ends or somebody fences it, which kills the process: by then it has been
+ *	                           silent for a lease
  *	FENCE                      the process is killed; the answer waits until its pidfd tells the end
  *
  * Before an ended process counts as such, what it had sent is served: a clean LEAVE may be among it.
@@ -219,47 +222,6 @@ shm_conn_park(struct shm_conn *c, uint64_t seq, uint64_t victim)
 	return shm_conn_reply(c, seq, &full);
 }
 
-/* Serves one packet; false: it broke the rules, or its sender is gone. */
-static bool
-shm_conn_packet(struct shm_node *n, struct shm_conn *c, const uint8_t *packet, size_t len)
-{
-	struct control_reply reply = { .err = -FAR_EINVAL };
-	struct control_request req;
-	struct shm_frame frame;
-
-	if (len < sizeof(frame))
-		return false;
-	memcpy(&frame, packet, sizeof(frame));
-	if (frame.len > SHM_PAYLOAD_MAX || len != sizeof(frame) + frame.len)
-		return false;
-	if (frame.len != sizeof(req))
-		return shm_conn_reply(c, frame.seq, &reply);
-	memcpy(&req, packet + sizeof(frame), sizeof(req));
-	n->serving = c;
-	if (!node_serve(n->node, &c->session, &req, &reply))
-		return shm_conn_park(c, frame.seq, req.serial);
-	/* Before the client touches it: memory in use would have to be copied. */
-	if (req.code == CONTROL_GRANT && reply.err == 0 && n->region.huge)
-		n->region.huge = shm_map_collapse(n->region.base, n->region.len, reply.off,
-						  (uint64_t)reply.run * POOL_PAGE);
-	return shm_conn_reply(c, frame.seq, &reply);
-}
-
-/* Receives and serves one packet. 1: done; 0: none is there; -1: the connection is over. */
-static int
-shm_conn_receive(struct shm_node *n, struct shm_conn *c)
-{
-	uint8_t packet[sizeof(struct shm_frame) + SHM_PAYLOAD_MAX];
-	ssize_t len = recv(c->sock, packet, sizeof(packet), MSG_DONTWAIT | MSG_TRUNC);
-
-	if (len < 0 && (errno == EAGAIN || errno == EINTR))
-		return 0;
-	/* A packet longer than the buffer has a frame that cannot match its length. */
-	if (len <= 0 || (size_t)len > sizeof(packet) || !shm_conn_packet(n, c, packet, (size_t)len))
-		return -1;
-	return 1;
-}
-
 /* Answers everybody who fenced `victim`. */
 static void
 shm_answer_fence(struct shm_node *n, uint64_t victim)
@@ -280,6 +242,53 @@ shm_answer_fence(struct shm_node *n, uint64_t victim)
 		if (!fine)
 			shm_conn_hang_up(n, c);
 	}
+}
+
+/* Serves one packet; false: it broke the rules, or its sender is gone. */
+static bool
+shm_conn_packet(struct shm_node *n, struct shm_conn *c, const uint8_t *packet, size_t len)
+{
+	struct control_reply reply = { .err = -FAR_EINVAL };
+	struct control_request req;
+	struct shm_frame frame;
+	uint64_t left = c->session;
+	bool fine;
+
+	if (len < sizeof(frame))
+		return false;
+	memcpy(&frame, packet, sizeof(frame));
+	if (frame.len > SHM_PAYLOAD_MAX || len != sizeof(frame) + frame.len)
+		return false;
+	if (frame.len != sizeof(req))
+		return shm_conn_reply(c, frame.seq, &reply);
+	memcpy(&req, packet + sizeof(frame), sizeof(req));
+	n->serving = c;
+	if (!node_serve(n->node, &c->session, &req, &reply))
+		return shm_conn_park(c, frame.seq, req.serial);
+	/* Before the client touches it: memory in use would have to be copied. */
+	if (req.code == CONTROL_GRANT && reply.err == 0 && n->region.huge)
+		n->region.huge = shm_map_collapse(n->region.base, n->region.len, reply.off,
+						  (uint64_t)reply.run * POOL_PAGE);
+	fine = shm_conn_reply(c, frame.seq, &reply);
+	/* Nobody can wait here for the end of its own session, so `c` stays. */
+	if (left != 0 && c->session == 0)
+		shm_answer_fence(n, left);
+	return fine;
+}
+
+/* Receives and serves one packet. 1: done; 0: none is there; -1: the connection is over. */
+static int
+shm_conn_receive(struct shm_node *n, struct shm_conn *c)
+{
+	uint8_t packet[sizeof(struct shm_frame) + SHM_PAYLOAD_MAX];
+	ssize_t len = recv(c->sock, packet, sizeof(packet), MSG_DONTWAIT | MSG_TRUNC);
+
+	if (len < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	/* A packet longer than the buffer has a frame that cannot match its length. */
+	if (len <= 0 || (size_t)len > sizeof(packet) || !shm_conn_packet(n, c, packet, (size_t)len))
+		return -1;
+	return 1;
 }
 
 static void

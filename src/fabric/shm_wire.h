@@ -25,7 +25,7 @@
 #define SHM_MAGIC 0x314d485352414648ULL /* "HFARSHM1" */
 
 enum {
-	SHM_VERSION = 1,
+	SHM_VERSION = 2,
 	SHM_PAYLOAD_MAX = 4096, /* bytes of one request or reply */
 };
 

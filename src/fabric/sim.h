@@ -106,6 +106,9 @@ int far_sim_connect(struct far_sim *s, struct far_loop *l, const struct far_fabr
  * -FAR_EFENCED. The nodes do not notice. */
 void far_sim_kill(struct far_fabric *f);
 
+/* No node is allowed to stop this client: FENCE answers -FAR_EACCESS. */
+void far_sim_protect(struct far_fabric *f);
+
 /* The client's chains stand still for `ns` of virtual time; its lease does not. */
 void far_sim_pause(struct far_fabric *f, uint64_t ns);
 
@@ -133,7 +136,8 @@ void far_sim_refuse(struct far_sim *s, uint64_t k, bool forever);
  * -FAR_ENODE, also after it came back: clients must connect anew. */
 void far_sim_node_down(struct far_sim *s, unsigned node);
 
-/* It is back: empty with a new generation, or (`keep`) with its memory, its sessions fenced. */
+/* It is back: empty with a new generation, or (`keep`) with its memory. Then the clients that had a session there were
+ * stopped first, as node_open() wants it: they touch no node any more (-FAR_EFENCED, here -FAR_ENODE). */
 int far_sim_node_up(struct far_sim *s, unsigned node, bool keep);
 
 /* The node's memory, to look at and to spoil. far_sim_touch() tells that something wrote there. */

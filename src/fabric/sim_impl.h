@@ -78,6 +78,7 @@ struct sim_conn {
 	struct far_sim *sim;
 	unsigned id;
 	bool dead;
+	bool protected;                  /* no node can stop it */
 	bool zombie;                     /* fenced while it lived, and not yet noticed it */
 	bool cut[FAR_NODES_MAX];         /* fenced there */
 	bool broken[FAR_NODES_MAX];      /* the queue pair to there */

@@ -21,12 +21,20 @@ sim_stop(void *arg, uint64_t serial)
 	for (struct sim_conn *k = n->sim->conns; k; k = k->next) {
 		if (k->session[node] != serial || k->life[node] != n->life)
 			continue;
+		if (k->protected)
+			return -FAR_EACCESS;
 		k->cut[node] = true;
 		n->sim->faults.fenced++;
 		k->zombie |= !k->dead;
 		sim_cut(n->sim, k, (int)node, -FAR_EFENCED);
 	}
 	return 0;
+}
+
+void
+far_sim_protect(struct far_fabric *f)
+{
+	FAR_CONTAINER(f, struct sim_conn, base)->protected = true;
 }
 
 static uint64_t

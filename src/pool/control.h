@@ -20,7 +20,9 @@ enum control_code {
 	/* Other nodes: tells the serial that the home node gave, so that FENCE finds this connection. Reply: slot,
 	 * this node's own line. -FAR_EFENCED when that session has ended. */
 	CONTROL_JOIN,
-	/* Clean end of the connection's session: its chunks become clean orphans. */
+	/* Ends the connection's session; the client promises not to touch the region any more through it. Its chunks
+	 * become clean orphans, with CONTROL_DIRTY dirty ones: it could not settle what their bitmaps tell. That is the
+	 * one request that a quarantined session may still make. */
 	CONTROL_LEAVE,
 	/* Home: a range of version sequence numbers for this session. Reply: first (2^20 numbers, given once). */
 	CONTROL_RANGE,
@@ -56,6 +58,7 @@ enum control_code {
 enum control_flags {
 	CONTROL_ORPHAN = 0x100,
 	CONTROL_FRESH = 0x200,
+	CONTROL_DIRTY = 0x400,
 };
 
 struct control_request {

@@ -9,6 +9,10 @@
  * J3 A session gets its line from the home node and joins the others. Only then it READs the epoch and announces it,
  *    and only then its first operation begins (E4 in epoch.c).
  * J4 Who leaves goes to the home node last (S1 in session.c).
+ * J5 Who leaves says so to every node that still listens, also when the session has failed: from here on nothing of it
+ *    touches their memory. Without that a node could end it only with its process, which may have other sessions. A
+ *    bitmap that was not told in full must not be taken for the truth, so after an error the chunks become dirty
+ *    orphans.
  */
 #include <string.h>
 
@@ -169,14 +173,15 @@ pool_alloc_local(struct pool *p)
 	return 0;
 }
 
+/* `flags`: 0, or CONTROL_DIRTY when the bitmaps of our chunks are not the truth. */
 static int
-pool_leave_nodes(struct pool *p, struct far_task *t)
+pool_leave_nodes(struct pool *p, struct far_task *t, unsigned flags)
 {
 	int first = 0;
 
 	/* S1: the home node last. */
 	for (unsigned i = 0; i < p->nodes_n; i++) {
-		struct control_request req = { .code = CONTROL_LEAVE };
+		struct control_request req = { .code = CONTROL_LEAVE, .flags = flags };
 		struct control_reply reply;
 		int err = pool_call(p, t, (i + 1) % p->nodes_n, &req, &reply);
 
@@ -214,7 +219,7 @@ pool_join_nodes(struct pool *p, struct far_task *t)
 		err = pool_beat(p, t, view.epoch);
 	}
 	if (err)
-		pool_leave_nodes(p, t);
+		pool_leave_nodes(p, t, 0);
 	return err;
 }
 
@@ -248,7 +253,7 @@ pool_open(struct far_task *t, const struct pool_opts *opts, struct pool **out)
 		err = far_loop_spawn(far_task_loop(t), p->fabric, pool_daemon, p, FAR_TASK_DAEMON);
 		if (err) {
 			p->daemon_alive = false;
-			pool_leave_nodes(p, t);
+			pool_leave_nodes(p, t, 0);
 		}
 	}
 	far_account(t, before);
@@ -326,14 +331,10 @@ pool_close(struct pool *p, struct far_task *t)
 		return 0;
 	pool_end_daemon(p, t);
 	before = far_account(t, NULL);
-	err = p->err;
-	if (!err) {
-		err = pool_settle(p, t);
-		/* A bitmap that was not told in full must not be taken for the truth: without LEAVE the chunks become
-		 * dirty orphans when the connection ends. */
-		left = err ? 0 : pool_leave_nodes(p, t);
-		err = err ? err : left;
-	}
+	err = p->err ? p->err : pool_settle(p, t);
+	/* J5 */
+	left = pool_leave_nodes(p, t, err ? CONTROL_DIRTY : 0);
+	err = err ? err : left;
 	far_account(t, before);
 	pool_free(p);
 	return err;

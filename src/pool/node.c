@@ -218,9 +218,10 @@ static int
 node_leave(struct node *n, struct node_session *me, const struct control_request *req,
 	   struct control_reply *reply)
 {
-	(void)req;
 	(void)reply;
-	node_session_end(n, me, false);
+	if (req->flags & ~(uint32_t)CONTROL_DIRTY)
+		return -FAR_EINVAL;
+	node_session_end(n, me, req->flags & CONTROL_DIRTY);
 	return 0;
 }
 
@@ -290,6 +291,15 @@ static const struct {
 	[CONTROL_SCAVENGED] = { node_scavenged, 0 },
 };
 
+/* A client that could not be stopped and has come back may still say that it goes. */
+static bool
+node_may_ask(const struct node_session *me, const struct control_request *req)
+{
+	return me->state == NODE_SESSION_LIVE ||
+	       (me->state == NODE_SESSION_QUARANTINED && req->code == CONTROL_LEAVE &&
+		req->flags == CONTROL_DIRTY);
+}
+
 static int
 node_dispatch(struct node *n, uint64_t *session, const struct control_request *req,
 	      struct control_reply *reply)
@@ -298,7 +308,7 @@ node_dispatch(struct node *n, uint64_t *session, const struct control_request *r
 
 	if (req->code >= FAR_LEN(node_handlers) || node_handlers[req->code].serve == NULL)
 		return -FAR_EINVAL;
-	if (*session != 0 && (me == NULL || me->state != NODE_SESSION_LIVE))
+	if (*session != 0 && (me == NULL || !node_may_ask(me, req)))
 		return -FAR_EFENCED;
 	if (me == NULL && !(node_handlers[req->code].where & NODE_ANY))
 		return -FAR_EINVAL;

@@ -584,6 +584,30 @@ test_fence_unstoppable_client_quarantines_until_it_exits(void)
 }
 
 static void
+test_leave_dirty_is_what_a_quarantined_client_may_still_say(void)
+{
+	struct control_reply t, c;
+	struct rig r;
+
+	rig_home(&r, MIB, 2);
+	t = rig_table(&r, 0, "a");
+	c = rig_grant(&r, 1, t, POOL_PAGE_BLOCKS, 3);
+	CHECK_EQ(CALL_ERR(&r, 1, .code = CONTROL_LEAVE, .flags = CONTROL_FRESH), -FAR_EINVAL);
+	r.stop_result = -FAR_EACCESS;
+	CHECK_EQ(CALL_ERR(&r, 0, .code = CONTROL_FENCE, .serial = r.at[1]), -FAR_EACCESS);
+	/* What it says of its bitmaps may be old. */
+	CHECK_EQ(CALL_ERR(&r, 1, .code = CONTROL_LEAVE), -FAR_EFENCED);
+	CHECK_EQ(CALL_ERR(&r, 1, .code = CONTROL_RANGE), -FAR_EFENCED);
+	CHECK_EQ(rig_page(&r, c.off).flags, POOL_PAGE_QUARANTINED);
+	CHECK_EQ(CALL_ERR(&r, 1, .code = CONTROL_LEAVE, .flags = CONTROL_DIRTY), 0);
+	CHECK_EQ(r.at[1], 0);
+	CHECK_EQ(rig_page(&r, c.off).flags, POOL_PAGE_DIRTY);
+	CHECK_EQ(rig_page(&r, c.off).owner, 0);
+	CHECK_EQ(r.node->super->quarantine_n, 0);
+	rig_fini(&r);
+}
+
+static void
 test_fence_own_or_unborn_session_is_einval(void)
 {
 	struct rig r;
@@ -748,6 +772,7 @@ TEST_MAIN(TEST(test_format_any_size_places_tables_before_data),
 	  TEST(test_orphan_dirty_until_scavenged),
 	  TEST(test_fence_waits_for_the_stop_and_then_orphans),
 	  TEST(test_fence_unstoppable_client_quarantines_until_it_exits),
+	  TEST(test_leave_dirty_is_what_a_quarantined_client_may_still_say),
 	  TEST(test_fence_own_or_unborn_session_is_einval),
 	  TEST(test_root_new_bad_names_are_refused),
 	  TEST(test_root_goes_from_new_to_free),

@@ -39,8 +39,9 @@ struct pool_opts {
  */
 int pool_open(struct far_task *t, const struct pool_opts *opts, struct pool **out);
 
-/* Ends the session: flushes frees, hands chunks back. Tables are closed. Afterwards the pool is freed, also on error
- * (whose code is returned). NULL is fine. The maintenance daemon has ended when this returns. */
+/* Ends the session: flushes frees, hands chunks back. Tables are closed and no operation runs. Afterwards the pool is
+ * freed, also on error (whose code is returned), and the nodes that still listen know that the session is over; what
+ * could not be handed back, others scavenge. NULL is fine. The maintenance daemon has ended when this returns. */
 int pool_close(struct pool *p, struct far_task *t);
 
 /* What a crash looks like to the others (tests, simulator): not a word to the nodes from now on. No operation runs and

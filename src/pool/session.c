@@ -97,8 +97,8 @@ pool_view_lines(struct pool *p, const struct pool_session_line *lines, uint32_t 
 		view->others = far_min(view->others, POOL_WORD_EPOCH(lines[i].word));
 		view->hurry |= lines[i].word & POOL_BEAT_HURRY;
 	}
-	/* S3 */
-	if (p->slot >= n || lines[p->slot].serial != p->serial)
+	/* S3. Who was quarantined and came back is not to go on, either: what it knows may be hours old. */
+	if (p->slot >= n || lines[p->slot].serial != p->serial || lines[p->slot].quarantined)
 		return pool_note_error(p, -FAR_EFENCED);
 	return 0;
 }

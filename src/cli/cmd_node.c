@@ -113,8 +113,8 @@ node_run(int argc, char **argv)
 		return err == -FAR_EINVAL ? CLI_USAGE : CLI_FAIL;
 	}
 	code = node_say_ready(&a, n);
-	if (code == CLI_OK && shm_node_serve(n) != 0)
-		code = cli_error(&a.common, "epoll: %s", strerror(errno));
+	if (code == CLI_OK && shm_node_serve(n, &why) != 0)
+		code = cli_error(&a.common, "%s", why.text);
 	shm_node_close(n);
 	return cli_finish(&a.common, code);
 }

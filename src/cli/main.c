@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/base.h"
 #include "cli/cli.h"
@@ -104,9 +105,29 @@ main_run(const char *name, int argc, char **argv)
 	return command->run(argc, argv);
 }
 
+/* A memory node's region is a mapping here. When somebody cuts its file, or the disk fails, what was in those pages is
+ * gone, and no instruction that needs it can go on: say so and end. A misaligned access is a bug, and crashes. */
+static void
+main_bus_error(int sig, siginfo_t *info, void *context)
+{
+	static const char text[] =
+		"farside: a memory node's region cannot be read any more: its file was cut, or its disk fails\n";
+
+	(void)context;
+	if (info->si_code != BUS_ADRERR) {
+		signal(sig, SIG_DFL);
+		return;
+	}
+	/* There is nobody to tell when that fails, too. */
+	if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0)
+		_exit(CLI_FAIL);
+	_exit(CLI_FAIL);
+}
+
 int
 main(int argc, char **argv)
 {
+	const struct sigaction bus = { .sa_sigaction = main_bus_error, .sa_flags = SA_SIGINFO };
 	static const struct cli_common none = { .command = NULL };
 	const char *name = argc > 1 ? argv[1] : NULL;
 	char help[] = "--help", *help_argv[] = { argv[0], help, NULL };
@@ -114,6 +135,7 @@ main(int argc, char **argv)
 	argp_err_exit_status = CLI_USAGE;
 	/* A reader that went away shows as a failed write, which says so, instead of a silent end. */
 	signal(SIGPIPE, SIG_IGN);
+	sigaction(SIGBUS, &bus, NULL);
 	if (!name) {
 		main_help(stderr);
 		return CLI_USAGE;

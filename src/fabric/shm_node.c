@@ -25,6 +25,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
+#include <sys/inotify.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -55,6 +56,7 @@ enum shm_watch_kind {
 	SHM_WATCH_LISTEN,
 	SHM_WATCH_SIGNAL,
 	SHM_WATCH_PARENT,
+	SHM_WATCH_FILE,
 	SHM_WATCH_SOCKET,
 	SHM_WATCH_PROCESS,
 };
@@ -83,6 +85,7 @@ struct shm_node {
 	struct sockaddr_un addr;
 	ino_t socket_ino;
 	int epoll, listen, signal, parent;
+	int notify; /* tells that somebody else changes the region's file; -1: nobody tells */
 	bool accepting;
 	bool child;
 	bool masked; /* `mask` is to be restored */
@@ -90,7 +93,7 @@ struct shm_node {
 	unsigned conns_n, conns_max;
 	struct shm_conn *conns;
 	struct shm_conn *serving; /* whose request is being served */
-	struct shm_watch on_listen, on_signal, on_parent;
+	struct shm_watch on_listen, on_signal, on_parent, on_file;
 };
 
 /* Surroundings of the node ---------------------------------------------------------------------------------- */
@@ -394,11 +397,19 @@ shm_node_size(const struct shm_node *n)
 	return n->region.len;
 }
 
+struct shm_left {
+	struct shm_file_id file;
+	bool known; /* which file it is */
+	struct shm_why *why;
+};
+
 static int
 shm_left_end(void *arg, uint64_t serial, const uint64_t note[2])
 {
+	struct shm_left *left = arg;
+
 	(void)serial;
-	return shm_process_end(note, arg);
+	return shm_process_end(note, left->known ? &left->file : NULL, left->why);
 }
 
 /* Opens the region's tables once nobody of an earlier run can touch them. */
@@ -407,6 +418,7 @@ shm_node_take(struct shm_node *n, const struct shm_node_opts *opts, struct shm_w
 {
 	struct node_env env = { shm_env_stop, shm_env_who, shm_env_random, n };
 	const char *name = opts->file ? opts->file : opts->path;
+	struct shm_left left = { .why = why };
 	int err;
 
 	err = opts->file ? shm_region_open(opts->file, opts->size, &env, &n->region, why)
@@ -414,7 +426,8 @@ shm_node_take(struct shm_node *n, const struct shm_node_opts *opts, struct shm_w
 	if (err)
 		return err;
 	why->text[0] = '\0';
-	if ((err = node_left(n->region.base, n->region.len, shm_left_end, why)) == 0)
+	left.known = shm_process_mapped(n->region.base, &left.file);
+	if ((err = node_left(n->region.base, n->region.len, shm_left_end, &left)) == 0)
 		err = node_open(n->region.base, n->region.len, &env, &n->node);
 	if (err && why->text[0] == '\0')
 		shm_why(why, err, "%s: %s", name, far_strerror(err));
@@ -537,6 +550,35 @@ shm_node_parent(struct shm_node *n, struct shm_why *why)
 	return 0;
 }
 
+/*
+ * A file that is cut under its mapping makes every access behind its new end a bus error, here and in the clients. So
+ * the node ends as soon as it learns of it, and with it the connections. Stores through a mapping are no event, so
+ * this costs nothing. Without it, only the bus error would tell.
+ */
+static void
+shm_node_watch_file(struct shm_node *n)
+{
+	char path[64];
+
+	if ((n->notify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) < 0)
+		return;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", n->region.fd);
+	if (inotify_add_watch(n->notify, path, IN_MODIFY) >= 0)
+		shm_watch(n, n->notify, &n->on_file, SHM_WATCH_FILE, NULL);
+}
+
+/* Whether the file still holds the whole region. */
+static bool
+shm_node_file_is_whole(struct shm_node *n)
+{
+	char events[1024];
+	struct stat st;
+
+	while (read(n->notify, events, sizeof(events)) > 0)
+		;
+	return fstat(n->region.fd, &st) == 0 && (uint64_t)st.st_size >= n->region.len;
+}
+
 /* The socket comes last: whoever connects is served at once. */
 static int
 shm_node_start(struct shm_node *n, const struct shm_node_opts *opts, struct shm_why *why)
@@ -549,6 +591,8 @@ shm_node_start(struct shm_node *n, const struct shm_node_opts *opts, struct shm_
 		return err;
 	if ((err = shm_node_take(n, opts, why)) != 0 || (err = shm_node_listen(n, why)) != 0)
 		return err;
+	if (opts->file)
+		shm_node_watch_file(n);
 	shm_accepting(n, true);
 	return n->accepting ? 0 : shm_why(why, -FAR_EIO, "epoll: %s", strerror(errno));
 }
@@ -568,7 +612,8 @@ shm_node_open(const struct shm_node_opts *opts, struct shm_node **out, struct sh
 		return shm_why(why, -FAR_EINVAL, "a region has at most 64 TiB");
 	if ((n = calloc(1, sizeof(*n))) == NULL)
 		return shm_why(why, -FAR_ENOMEM, "out of memory");
-	n->epoll = n->listen = n->signal = n->parent = n->region.fd = n->region.lock_fd = -1;
+	n->epoll = n->listen = n->signal = n->parent = n->notify = -1;
+	n->region.fd = n->region.lock_fd = -1;
 	n->addr.sun_family = AF_UNIX;
 	memcpy(n->addr.sun_path, opts->path, len);
 	n->child = opts->child;
@@ -602,6 +647,8 @@ shm_node_close(struct shm_node *n)
 		close(n->signal);
 	if (n->parent >= 0)
 		close(n->parent);
+	if (n->notify >= 0)
+		close(n->notify);
 	if (n->epoll >= 0)
 		close(n->epoll);
 	if (n->masked)
@@ -609,8 +656,8 @@ shm_node_close(struct shm_node *n)
 	free(n);
 }
 
-/* Serves one event; false: it is time to end. */
-static bool
+/* Serves one event. 1: go on; 0: it is time to end; -FAR_ECORRUPT. */
+static int
 shm_node_event(struct shm_node *n, struct shm_watch *w)
 {
 	struct signalfd_siginfo taken;
@@ -618,34 +665,39 @@ shm_node_event(struct shm_node *n, struct shm_watch *w)
 	switch (w->kind) {
 	case SHM_WATCH_LISTEN:
 		shm_on_connect(n);
-		return true;
+		return 1;
 	case SHM_WATCH_SOCKET:
 		shm_on_packet(n, w->conn);
-		return true;
+		return 1;
 	case SHM_WATCH_PROCESS:
 		shm_on_ended(n, w->conn);
-		return true;
+		return 1;
+	case SHM_WATCH_FILE:
+		return shm_node_file_is_whole(n) ? 1 : -FAR_ECORRUPT;
 	case SHM_WATCH_SIGNAL:
 		/* Taken: it must not be pending when it is unblocked. */
 		return read(n->signal, &taken, sizeof(taken)) != (ssize_t)sizeof(taken);
 	case SHM_WATCH_PARENT:
 		break;
 	}
-	return false;
+	return 0;
 }
 
 int
-shm_node_serve(struct shm_node *n)
+shm_node_serve(struct shm_node *n, struct shm_why *why)
 {
 	struct epoll_event e;
-	int got;
+	int got, err = 1;
 
 	/* One event at a time: serving one may free what another one points to. */
-	for (;;) {
+	while (err == 1) {
 		got = epoll_wait(n->epoll, &e, 1, -1);
 		if (got < 0 && errno != EINTR)
-			return -FAR_EIO;
-		if (got == 1 && !shm_node_event(n, e.data.ptr))
-			return 0;
+			return shm_why(why, -FAR_EIO, "epoll: %s", strerror(errno));
+		if (got == 1)
+			err = shm_node_event(n, e.data.ptr);
 	}
+	return err ? shm_why(why, err,
+			     "somebody cut the region's file: it does not hold the region any more")
+		   : 0;
 }

@@ -29,15 +29,16 @@ struct shm_node_opts {
 /*
  * Makes or reopens the region and listens at `path`. Blocks SIGTERM and SIGINT in the calling thread until
  * shm_node_close(): shm_node_serve() takes them. A file keeps its contents; clients that are left over from a
- * node that was killed are killed before it is opened. On error *out is untouched and `why` tells more:
- * -FAR_EINVAL, -FAR_EEXIST (another node serves that socket or file), -FAR_EFORMAT (another format version),
+ * node that was killed, and still map it, are killed before it is opened. On error *out is untouched and `why` tells
+ * more: -FAR_EINVAL, -FAR_EEXIST (another node serves that socket or file), -FAR_EFORMAT (another format version),
  * -FAR_ECORRUPT (truncated), -FAR_EACCESS (the file's mode or owner; a process that may not be killed), -FAR_EIO,
  * -FAR_ENOMEM.
  */
 int shm_node_open(const struct shm_node_opts *opts, struct shm_node **out, struct shm_why *why);
 
-/* Serves until SIGTERM or SIGINT. 0 or -FAR_EIO. */
-int shm_node_serve(struct shm_node *n);
+/* Serves until SIGTERM or SIGINT: 0. Otherwise `why` tells more: -FAR_EIO; -FAR_ECORRUPT when somebody cut the file.
+ * Who touches the region between the cut and that gets a bus error, here and in the clients. */
+int shm_node_serve(struct shm_node *n, struct shm_why *why);
 
 /* Removes the socket, frees everything. Clients that still run keep their mapping, the region keeps their sessions.
  * NULL is fine. */

@@ -32,7 +32,7 @@ rig_thread(void *arg)
 
 	REQUIRE(shm_node_open(&opts, &r->node, &why) == 0);
 	pthread_barrier_wait(&r->ready);
-	CHECK_EQ(shm_node_serve(r->node), 0);
+	CHECK_EQ(shm_node_serve(r->node, &why), 0);
 	shm_node_close(r->node);
 	return NULL;
 }

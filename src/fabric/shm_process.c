@@ -119,6 +119,50 @@ shm_process_peer(int sock, struct shm_process *out)
 	return 0;
 }
 
+/* One line of /proc/PID/maps; what follows the end of a long line is none. */
+static bool
+shm_process_map_line(const char *line, uint64_t *start, struct shm_file_id *id)
+{
+	return sscanf(line, "%" SCNx64 "-%*x %*s %*x %x:%x %" SCNu64, start, &id->major, &id->minor,
+		      &id->ino) == 4;
+}
+
+bool
+shm_process_mapped(const void *base, struct shm_file_id *out)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	bool found = false;
+	uint64_t start;
+	char line[512];
+
+	while (maps && !found && fgets(line, sizeof(line), maps))
+		found = shm_process_map_line(line, &start, out) && start == (uintptr_t)base;
+	if (maps)
+		fclose(maps);
+	return found && out->ino != 0;
+}
+
+/* Does the process map the file? When that cannot be told: yes. */
+static bool
+shm_process_maps(pid_t pid, const struct shm_file_id *file)
+{
+	bool found = false, failed;
+	char path[64], line[512];
+	struct shm_file_id id;
+	uint64_t start;
+	FILE *maps;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	if ((maps = fopen(path, "re")) == NULL)
+		return true;
+	while (!found && fgets(line, sizeof(line), maps))
+		found = shm_process_map_line(line, &start, &id) && id.major == file->major &&
+			id.minor == file->minor && id.ino == file->ino;
+	failed = ferror(maps);
+	fclose(maps);
+	return found || failed;
+}
+
 int
 shm_process_kill(const struct shm_process *p)
 {
@@ -131,7 +175,7 @@ shm_process_kill(const struct shm_process *p)
 }
 
 int
-shm_process_end(const uint64_t note[2], struct shm_why *why)
+shm_process_end(const uint64_t note[2], const struct shm_file_id *file, struct shm_why *why)
 {
 	struct shm_process p = { .pid = (pid_t)(note[0] & 0x7fffffff) };
 	struct pollfd ended;
@@ -146,7 +190,7 @@ shm_process_end(const uint64_t note[2], struct shm_why *why)
 					 (int)p.pid, strerror(errno));
 	/* The pidfd stands for one process: if that is the one of the note, it stays so. */
 	shm_process_note(p.pid, now);
-	if (now[0] == note[0] && now[1] == note[1]) {
+	if (now[0] == note[0] && now[1] == note[1] && (!file || shm_process_maps(p.pid, file))) {
 		err = shm_process_kill(&p);
 		ended = (struct pollfd){ .fd = p.pidfd, .events = POLLIN };
 		if (err == -FAR_EAGAIN)

@@ -3,6 +3,7 @@
 #ifndef FAR_FABRIC_SHM_PROCESS_H
 #define FAR_FABRIC_SHM_PROCESS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -20,8 +21,18 @@ int shm_process_peer(int sock, struct shm_process *out);
 /* Kills the process. -FAR_EAGAIN: it is ending, wait for pidfd; -FAR_EACCESS: not permitted. */
 int shm_process_kill(const struct shm_process *p);
 
-/* Ends the process that a note of an earlier run is about, and waits for it. 0 also when it is gone already;
+/* A file as /proc/PID/maps tells it, which on some file systems is not what stat() tells. */
+struct shm_file_id {
+	unsigned major, minor;
+	uint64_t ino;
+};
+
+/* The file that this process has mapped at `base`. False: it cannot be told. */
+bool shm_process_mapped(const void *base, struct shm_file_id *out);
+
+/* Ends the process that a note of an earlier run is about, and waits for it. One that does not map `file` any more has
+ * closed its handle and is spared; NULL: the file is not known. 0 also when the process is gone already;
  * -FAR_EACCESS. */
-int shm_process_end(const uint64_t note[2], struct shm_why *why);
+int shm_process_end(const uint64_t note[2], const struct shm_file_id *file, struct shm_why *why);
 
 #endif

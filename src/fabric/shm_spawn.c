@@ -36,7 +36,7 @@ shm_child_run(const struct shm_child *c, uint64_t size, int report)
 		err = -FAR_EIO;
 	close(report);
 	if (err == 0)
-		err = shm_node_serve(n);
+		err = shm_node_serve(n, &why);
 	shm_node_close(n);
 	rmdir(c->dir);
 	/* The parent's buffers and handlers are not ours to run. */

@@ -161,18 +161,29 @@ store_heart(void *arg)
 	return NULL;
 }
 
+/* What the heart thread blocks: all but what an instruction of its own raises, which must find its handler. */
+static void
+store_heart_mask(sigset_t *set)
+{
+	static const int own[] = { SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP };
+
+	sigfillset(set);
+	for (size_t i = 0; i < FAR_LEN(own); i++)
+		sigdelset(set, own[i]);
+}
+
 static int
 store_heart_start(struct far *f)
 {
-	sigset_t all, before;
+	sigset_t mask, before;
 	int failed;
 
 	f->heart_stop = eventfd(0, EFD_CLOEXEC);
 	if (f->heart_stop < 0)
 		return -FAR_EIO;
 	/* Signals are the application's: none is delivered to this thread. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	store_heart_mask(&mask);
+	pthread_sigmask(SIG_SETMASK, &mask, &before);
 	failed = pthread_create(&f->heart, NULL, store_heart, f);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	f->heart_runs = failed == 0;

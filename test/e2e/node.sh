@@ -123,5 +123,65 @@ runs 3 get t k1 && grep -q "belong to another pool" err; ok "an empty first node
 ends $m0 TERM
 start m0 --file g0 && m0=$node
 runs 0 get t k1 && [ "$(cat out)" = 'value 1' ]; ok "and has not harmed the other one"
+ends $m0 TERM
+ends $m1 TERM
+
+# A file that is cut -------------------------------------------------------------------------------------------
+
+export FARSIDE_POOL="shm:$dir/c0"
+start c0 --size 64m --file cut && c0=$node
+"$farside" create t && "$farside" load t rows --key id --value v >out 2>err; ok "a pool whose file will be cut"
+"$farside" load t feed --key id --value v >/dev/null 2>load.err &
+client=$!
+exec 4>feed
+head -100 rows >&4
+sleep 0.3
+truncate -s 1m cut
+wait $c0 2>/dev/null
+[ $? = 3 ] && grep -q "somebody cut the region's file" c0.err && [ ! -e c0 ]; ok "its node ends and says why"
+seq 5000 9000 | sed 's/.*/{"id":"k&","v":"late"}/' >&4 2>/dev/null
+exec 4>&-
+wait $client 2>/dev/null
+[ $? = 3 ] && grep -q 'memory node' load.err; ok "its client ends with an error, not with a crash"
+runs 3 node "shm:$dir/c0" --file cut && grep -q 'cut: truncated' err; ok "the file is refused from then on"
+
+# Other users --------------------------------------------------------------------------------------------------
+
+# A node that may not stop its clients: another user's. Only root can connect to its socket then.
+other='setpriv --reuid=65534 --regid=65534 --clear-groups'
+export FARSIDE_POOL="shm:$dir/user/u0"
+if [ "$(id -u)" != 0 ]; then
+	skip "a client that its node may not stop" "needs root, to be two users"
+elif ! chmod 711 "$dir" || ! mkdir user || ! chown 65534 user || ! $other "$farside" --version >out 2>err; then
+	skip "a client that its node may not stop" "user 65534 cannot run $farside"
+else
+	mkfifo uready
+	$other "$farside" node "shm:$dir/user/u0" --size 64m --ready-fd 3 3>uready >/dev/null 2>u0.err &
+	u0=$!
+	nodes="$nodes $u0"
+	timeout 20 cat uready >/dev/null
+	"$farside" create t && "$farside" load t rows --key id --value v >out 2>err
+	"$farside" load t feed --key id --value v >/dev/null 2>load.err &
+	client=$!
+	exec 4>feed
+	head -100 rows >&4
+	sleep 0.3
+	kill -STOP $client
+	# Another client watches its lease run out, and sends FENCE.
+	(sleep 4) | timeout 20 "$farside" load t - --key id --value v >/dev/null 2>&1
+	runs 0 stat && grep -q "1 silent clients that it may not stop, process $client among them" out &&
+		grep -q '^warning ' out; ok "stat shows a client that its node may not stop"
+	runs 0 stat --json && tr -d ' \n' <out >flat && grep -q "\"quarantined\":{\"sessions\":1,\"bytes\":[1-9][0-9]*,\"pid\":$client}" flat; ok "stat --json, too"
+	runs 0 get t k1999; ok "others go on meanwhile"
+	kill -CONT $client
+	sleep 1
+	tail -500 rows >&4 2>/dev/null
+	exec 4>&-
+	wait $client 2>/dev/null
+	[ $? = 3 ] && grep -q 'revoked' load.err; ok "when it goes on it learns that its session was revoked"
+	runs 0 stat && ! grep -q 'quarantine' out; ok "and that lifts the quarantine"
+	runs 0 check t; ok "the table is sound"
+	ends $u0 TERM
+fi
 
 plan

@@ -45,7 +45,7 @@ serve_thread(void *arg)
 	/* Signals are blocked in this thread, and taken here. */
 	FUZZ_CHECK(shm_node_open(&opts, &n->node, &why) == 0);
 	pthread_barrier_wait(&n->ready);
-	FUZZ_CHECK(shm_node_serve(n->node) == 0);
+	FUZZ_CHECK(shm_node_serve(n->node, &why) == 0);
 	shm_node_close(n->node);
 	return NULL;
 }

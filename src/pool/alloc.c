@@ -88,8 +88,11 @@ alloc_map(struct pool *p, const struct pool_chunk *c, uint32_t id)
 	struct pool_place *place = &p->places[c->heap->node];
 	uint64_t page = (c->off - place->super.data_off) / POOL_PAGE;
 
-	for (uint32_t i = 0; i < c->run; i++)
+	for (uint32_t i = 0; i < c->run; i++) {
+		/* No page has two owners here. */
+		FAR_ASSERT(place->map[page + i] == (id ? 0 : c->id));
 		place->map[page + i] = id;
+	}
 }
 
 /* A number for `c` in p->chunks. */
@@ -174,7 +177,7 @@ alloc_chunk_forget(struct pool *p, struct pool_chunk *c)
 	struct pool_heap *h = c->heap;
 	struct pool_chunk **at = &h->chunks;
 
-	FAR_ASSERT(c->pins == 0);
+	FAR_ASSERT(c->pins == 0 && h->chunks_n > 0 && c->free_n <= c->idle_n);
 	if (c->listed)
 		alloc_unlist(h, c);
 	while (*at != c)
@@ -202,6 +205,9 @@ pool_chunk_free(struct pool *p, struct pool_chunk *c, uint32_t i)
 {
 	struct pool_heap *h = c->heap;
 
+	/* Of a free block's two bits, `idle` is set before and `free` after this. */
+	FAR_ASSERT(i < c->blocks_n && c->words[i / 64].idle >> i % 64 & 1);
+	FAR_ASSERT(!(c->words[i / 64].free >> i % 64 & 1));
 	c->words[i / 64].free |= (uint64_t)1 << i % 64;
 	c->hint = (uint32_t)far_min(c->hint, i / 64);
 	h->free_n++;
@@ -229,6 +235,7 @@ alloc_take(struct pool_heap *h)
 	while (!c->words[w].free)
 		w++;
 	bit = (unsigned)__builtin_ctzll(c->words[w].free);
+	FAR_ASSERT(w * 64 + bit < c->blocks_n && c->words[w].idle >> bit & 1 && !c->scavenge);
 	c->words[w].free &= ~((uint64_t)1 << bit);
 	c->words[w].idle &= ~((uint64_t)1 << bit);
 	c->hint = w;
@@ -278,6 +285,7 @@ alloc_grant_is_sane(const struct pool *p, const struct pool_heap *h, const struc
 static void
 alloc_fill(struct pool *p, struct pool_chunk *c)
 {
+	FAR_ASSERT(!c->free_n && !c->idle_n);
 	for (uint32_t w = 0; w < (c->blocks_n + 63) / 64; w++) {
 		uint32_t n = (uint32_t)far_min(64, c->blocks_n - w * 64);
 
@@ -471,6 +479,7 @@ alloc_slow_once(struct pool_table *pt, struct far_task *t, struct pool_heap *h,
 	if (!h->avail)
 		err = pt->gone ? pt->gone : p->err ? p->err
 						   : alloc_refill(h, t);
+	FAR_ASSERT(err || h->avail);
 	if (!err)
 		*out = alloc_take(h);
 	pool_unlock(&h->grant);
@@ -548,6 +557,7 @@ pool_chunk_retire(struct pool *p, struct pool_chunk *c, uint32_t i)
 {
 	struct pool_heap *h = c->heap;
 
+	FAR_ASSERT(i < c->blocks_n);
 	if (c->words[i / 64].idle >> i % 64 & 1)
 		return -FAR_ECORRUPT;
 	/* Without local memory for limbo the block is idle until the chunk is given up: leaked, but nowhere else. */
@@ -585,6 +595,7 @@ pool_arena_free(struct pool_arena *a)
 {
 	struct pool_heap *h;
 
+	FAR_ASSERT(a->table->arena == a);
 	while ((h = a->list) != NULL) {
 		a->list = h->next;
 		while (h->chunks)

@@ -61,6 +61,7 @@ pool_leave(struct pool *p, struct far_task *t)
 
 	FAR_ASSERT(*word >= 2);
 	*word -= 2;
+	FAR_ASSERT(p->inside[*word & 1] > 0);
 	if (*word < 2) {
 		if (--p->inside[*word] == 0 && p->drainer)
 			far_unpark(p->drainer);
@@ -82,6 +83,8 @@ pool_drain(struct pool *p, struct far_task *t)
 	unsigned old = p->era & 1;
 	int err = 0;
 
+	/* One drains at a time, under pool.tick; from inside an operation it would wait for itself. */
+	FAR_ASSERT(!p->drainer && p->tick.held && !pool_is_inside(t));
 	/* A drain that an error ended may have left operations in the older era, too. */
 	if (p->inside[!old] == 0)
 		p->era++;
@@ -94,6 +97,7 @@ pool_drain(struct pool *p, struct far_task *t)
 			err = pool_beat(p, t, p->announced);
 	}
 	p->drainer = NULL;
+	FAR_ASSERT(err || !p->inside[old]);
 	return err;
 }
 
@@ -104,6 +108,7 @@ pool_limbo_push(struct pool *p, struct far_addr addr)
 {
 	struct pool_limbo *l = &p->limbo;
 
+	FAR_ASSERT(addr.raw && l->head <= l->stamped && l->stamped <= l->tail);
 	if (!l->ring || l->tail - l->head > l->mask) {
 		uint64_t len = l->ring ? 2 * (l->mask + 1) : 64;
 		uint64_t *ring = malloc(len * sizeof(*ring));
@@ -130,6 +135,7 @@ pool_limbo_withdraw(struct pool *p, const struct pool_arena *arena)
 		struct pool_chunk *c = addr.raw ? pool_chunk_at(p, addr) : NULL;
 
 		if (c && c->heap->arena == arena) {
+			FAR_ASSERT(c->heap->limbo_n > 0);
 			l->ring[i & l->mask] = 0;
 			c->heap->limbo_n--;
 		}
@@ -140,8 +146,11 @@ pool_limbo_withdraw(struct pool *p, const struct pool_arena *arena)
 static void
 pool_limbo_stamp(struct pool_limbo *l, uint64_t end, uint64_t epoch)
 {
+	FAR_ASSERT(end >= l->stamped && end <= l->tail);
 	if (end == l->stamped)
 		return;
+	/* E2: the epoch only grows, and so do the stamps. */
+	FAR_ASSERT(!l->marks_n || l->marks[l->marks_n - 1].stamp <= epoch);
 	/* With too many marks the youngest takes the entries over: a later stamp than needed is safe. */
 	if (l->marks_n < POOL_MARKS)
 		l->marks_n++;
@@ -164,6 +173,7 @@ pool_limbo_mature(struct pool *p)
 
 			if (!c)
 				continue;
+			FAR_ASSERT(c->heap->limbo_n > 0);
 			c->heap->limbo_n--;
 			pool_chunk_free(p, c, (uint32_t)pool_chunk_index(c, far_addr_off(addr)));
 		}
@@ -185,6 +195,7 @@ pool_advance(struct pool *p, struct far_task *t)
 	bool all = p->announced == epoch && p->others >= epoch;
 	int err;
 
+	FAR_ASSERT(p->announced <= epoch);
 	if (all)
 		far_cas(t, pool_home(offsetof(struct pool_super, epoch)), epoch, epoch + 1, &old);
 	pool_roots_note(p, t);
@@ -222,6 +233,7 @@ pool_announce(struct pool *p, struct far_task *t)
 	uint64_t epoch = p->epoch;
 	int err;
 
+	FAR_ASSERT(epoch > p->announced);
 	/* 1. Nobody is left who READ something before the epoch was READ. */
 	if ((err = pool_drain(p, t)) != 0)
 		return err;

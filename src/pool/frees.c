@@ -45,6 +45,7 @@ pool_foreign_push(struct pool_table *pt, enum pool_kind kind, unsigned class, st
 		p->foreign = q;
 		p->foreign_max = max;
 	}
+	FAR_ASSERT(p->foreign_n < p->foreign_max);
 	p->foreign[p->foreign_n++] = (struct pool_foreign){
 		.addr = addr,
 		.table_serial = pt->serial,
@@ -145,6 +146,7 @@ frees_add(struct pool *p, struct far_task *t, const struct pool_foreign *f, size
 	uint64_t sum = 0, bit, old[FREES_BATCH];
 	size_t ops = 0;
 
+	FAR_ASSERT(n <= FREES_BATCH);
 	for (size_t i = 0; i < n; i++) {
 		uint64_t page = frees_page(p, f[i].addr);
 
@@ -253,6 +255,7 @@ frees_take(struct pool *p, struct far_task *t, struct pool_chunk *c, uint64_t *b
 	uint64_t *old = bits + frees_words(c);
 	int err;
 
+	FAR_ASSERT(c->harvesting && c->pins > 0);
 	for (uint32_t w = 0; w < frees_words(c); w++) {
 		if (bits[w] & ~(frees_valid(c, w) & ~c->words[w].idle))
 			p->bad_frees++;

@@ -142,7 +142,7 @@ pool_meet_nodes(struct pool *p, struct far_task *t)
 			err = pool_super_check_all(p, t);
 		if (err != -FAR_ECORRUPT)
 			break;
-		far_sleep(t, (uint64_t)1000 << i);
+		far_sleep(t, far_max(p->hurry_ns / 1000, 1) << i);
 	}
 	for (unsigned i = 0; i < p->nodes_n && !err; i++) {
 		const struct pool_super *s = &p->places[i].super, *home = &p->places[0].super;
@@ -159,6 +159,7 @@ pool_meet_nodes(struct pool *p, struct far_task *t)
 static int
 pool_alloc_local(struct pool *p)
 {
+	FAR_ASSERT(!p->watch && p->nodes_n <= FAR_NODES_MAX);
 	p->watch = calloc(p->places[0].super.sessions_n, sizeof(*p->watch));
 	if (!p->watch)
 		return -FAR_ENOMEM;
@@ -203,6 +204,7 @@ pool_join_nodes(struct pool *p, struct far_task *t)
 		return err;
 	if (!reply.serial || reply.slot >= p->places[0].super.sessions_n)
 		return -FAR_ECORRUPT;
+	FAR_ASSERT(!p->serial);
 	p->serial = reply.serial;
 	p->slot = reply.slot;
 	p->high = p->slot + 1;
@@ -235,8 +237,9 @@ pool_open(struct far_task *t, const struct pool_opts *opts, struct pool **out)
 	p->fabric = far_task_conn(t);
 	p->nodes_n = far_fabric_nodes(p->fabric);
 	p->lease_ns = opts && opts->lease_ns ? opts->lease_ns : POOL_LEASE_NS;
-	p->tick_ns =
-		opts && opts->tick_ns ? opts->tick_ns : far_min(POOL_TICK_NS, p->lease_ns / 8 + 1);
+	/* All that the maintenance does is measured in ticks, and a tick by the lease: eight of them may fail. */
+	p->tick_ns = far_min(opts && opts->tick_ns ? opts->tick_ns : POOL_TICK_NS,
+			     p->lease_ns / 8 + 1);
 	p->hurry_ns = far_max(p->tick_ns / 100, 1);
 	before = far_account(t, &p->background);
 	err = p->nodes_n && (p->places = calloc(p->nodes_n, sizeof(*p->places))) != NULL
@@ -296,6 +299,8 @@ pool_end_daemon(struct pool *p, struct far_task *t)
 		far_unpark(p->daemon);
 	while (p->daemon_alive)
 		far_park(t);
+	/* No operation runs: nobody would wake it. */
+	FAR_ASSERT(!p->daemon && !p->inside[0] && !p->inside[1]);
 }
 
 /* What the nodes must learn before LEAVE: frees of others' blocks, and which blocks of our chunks are free. */

@@ -30,6 +30,7 @@ pool_unlock(struct pool_lock *l)
 {
 	struct pool_waiter *w = l->first;
 
+	FAR_ASSERT(l->held);
 	if (!w) {
 		l->held = false;
 		return;

@@ -40,6 +40,7 @@ node_session_open(struct node *n, uint64_t serial)
 	uint64_t note[2] = { 0, 0 };
 	unsigned i;
 
+	FAR_ASSERT(serial != 0 && serial <= NODE_SERIAL_MAX);
 	for (i = 0; i < n->id.sessions_n && n->sessions[i].serial != 0; i++)
 		;
 	if (i == n->id.sessions_n)
@@ -49,6 +50,7 @@ node_session_open(struct node *n, uint64_t serial)
 		node_put(&n->super->sessions_high, n->id.sessions_high = i + 1);
 	if (n->env.who)
 		n->env.who(n->env.arg, note);
+	FAR_ASSERT(s->chunks == 0);
 	p = &n->private[i];
 	node_put(&p->note[0], note[0]);
 	node_put(&p->note[1], note[1]);
@@ -231,6 +233,7 @@ node_range(struct node *n, struct node_session *me, const struct control_request
 {
 	unsigned slot = node_slot(n, me);
 
+	FAR_ASSERT(me->range_next > 0);
 	(void)req;
 	if (me->range_next >> (POOL_SEQUENCE_BITS - POOL_RANGE_BITS) != 0)
 		return -FAR_ENOMEM;
@@ -333,6 +336,7 @@ node_serve(struct node *n, uint64_t *session, const struct control_request *req,
 		*session = 0;
 	else if (err == 0 && (mine.code == CONTROL_SESSION || mine.code == CONTROL_JOIN))
 		*session = reply->serial;
+	FAR_ASSERT(err <= 0 || (err == NODE_WAIT && mine.code == CONTROL_FENCE));
 	reply->err = err < 0 ? err : 0;
 	return err != NODE_WAIT;
 }

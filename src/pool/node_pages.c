@@ -60,6 +60,7 @@ node_span_take(struct node *n, uint64_t first, uint64_t run, unsigned kind)
 	for (uint64_t i = first; i < first + run; i++) {
 		struct node_span *s = &n->spans[i / NODE_SPAN];
 
+		FAR_ASSERT(s->free >> i % NODE_SPAN & 1);
 		s->free &= ~(UINT32_C(1) << i % NODE_SPAN);
 		if (s->kind == POOL_PAGE_FREE) {
 			s->kind = (uint8_t)node_span_kind(n, kind);
@@ -71,8 +72,10 @@ node_span_take(struct node *n, uint64_t first, uint64_t run, unsigned kind)
 static void
 node_span_give(struct node *n, uint64_t first, uint64_t run)
 {
-	for (uint64_t i = first; i < first + run; i++)
+	for (uint64_t i = first; i < first + run; i++) {
+		FAR_ASSERT(!(n->spans[i / NODE_SPAN].free >> i % NODE_SPAN & 1));
 		n->spans[i / NODE_SPAN].free |= UINT32_C(1) << i % NODE_SPAN;
+	}
 	for (uint64_t i = first / NODE_SPAN; i <= (first + run - 1) / NODE_SPAN; i++) {
 		struct node_span *s = &n->spans[i];
 
@@ -143,6 +146,7 @@ node_find_long(struct node *n, unsigned kind, uint64_t run)
 static void
 node_page_set(struct node *n, uint64_t i, uint64_t word)
 {
+	FAR_ASSERT(i < n->id.pages_n);
 	n->words[i] = word;
 	node_put(&n->pages[i], word);
 }
@@ -168,6 +172,7 @@ node_orphan_push(struct node *n, uint64_t first, struct pool_page p)
 {
 	uint32_t *head = node_orphans(n, p);
 
+	FAR_ASSERT(!p.owner && !(p.flags & POOL_PAGE_QUARANTINED));
 	n->next[first] = *head;
 	*head = (uint32_t)first + 1;
 }
@@ -203,6 +208,7 @@ node_chunk_make(struct node *n, uint64_t first, struct pool_page p)
 {
 	uint64_t head;
 
+	FAR_ASSERT(p.run > 0 && p.run <= n->id.pages_n - first && n->words[first] == 0);
 	/* The bitmap is zero before the chunk exists. */
 	pool_chunk_blocks(p.class, p.run, &head);
 	memset(n->region + n->id.data_off + first * POOL_PAGE, 0, head);
@@ -219,6 +225,9 @@ node_chunk_free(struct node *n, uint64_t first)
 {
 	struct pool_page p = pool_page_unpack(n->words[first]);
 
+	FAR_ASSERT(p.kind == POOL_PAGE_BLOCKS || p.kind == POOL_PAGE_INDEX);
+	FAR_ASSERT(n->table_chunks[p.table] > 0);
+	FAR_ASSERT(!p.owner || n->sessions[p.owner - 1].chunks > 0);
 	for (uint64_t i = 0; i < p.run; i++)
 		node_page_set(n, first + i, 0);
 	node_span_give(n, first, p.run);
@@ -245,6 +254,7 @@ node_grant_orphan(struct node *n, struct node_session *me, struct pool_page want
 		return -FAR_ENOMEM;
 	/* A dirty one keeps its mark until its new owner has scavenged it. */
 	p = pool_page_unpack(n->words[first]);
+	FAR_ASSERT(!p.owner && p.table == want.table && p.class == want.class && p.run >= want.run);
 	p.owner = node_slot(n, me) + 1;
 	node_page_set(n, (uint64_t)first, pool_page_pack(p));
 	me->chunks++;
@@ -310,6 +320,7 @@ node_chunk_orphan(struct node *n, uint64_t first, bool dirty)
 {
 	struct pool_page p = pool_page_unpack(n->words[first]);
 
+	FAR_ASSERT(p.owner && n->sessions[p.owner - 1].chunks > 0);
 	n->sessions[p.owner - 1].chunks--;
 	p.owner = 0;
 	p.flags = dirty || p.flags & POOL_PAGE_DIRTY ? POOL_PAGE_DIRTY : 0;
@@ -423,7 +434,8 @@ node_chunk_load(struct node *n, uint64_t first, struct pool_page p)
 {
 	for (uint64_t k = 1; k < p.run; k++)
 		n->words[first + k] = node_page_inside(k);
-	if (p.owner) {
+	/* What was quarantined had an owner; whoever is in doubt scavenges. */
+	if (p.owner || p.flags & POOL_PAGE_QUARANTINED) {
 		p.owner = 0;
 		p.flags = POOL_PAGE_DIRTY;
 		node_page_set(n, first, pool_page_pack(p));

@@ -36,6 +36,7 @@ node_name_valid(const char *name, size_t max)
 static void
 node_root_put(struct node *n, unsigned i, size_t field, uint64_t value)
 {
+	FAR_ASSERT(i < n->id.roots_n && field % 8 == 0 && field < sizeof(*n->roots));
 	memcpy((uint8_t *)&n->names[i] + field, &value, sizeof(value));
 	node_put((uint64_t *)((uint8_t *)&n->roots[i] + field), value);
 }
@@ -43,6 +44,7 @@ node_root_put(struct node *n, unsigned i, size_t field, uint64_t value)
 static void
 node_root_state(struct node *n, unsigned i, unsigned kind, uint64_t serial)
 {
+	FAR_ASSERT(!kind || (serial != 0 && serial <= NODE_SERIAL_MAX));
 	node_root_put(n, i, offsetof(struct pool_root, state),
 		      kind ? POOL_ROOT_STATE(kind, serial) : 0);
 }
@@ -51,6 +53,7 @@ node_root_state(struct node *n, unsigned i, unsigned kind, uint64_t serial)
 static void
 node_root_gone(struct node *n, unsigned i)
 {
+	FAR_ASSERT(node_is_home(n) && n->names[i].state != 0);
 	node_root_put(n, i, offsetof(struct pool_root, epoch), NODE_EPOCH_UNREAD);
 	node_root_state(n, i, POOL_ROOT_DROPPED, POOL_ROOT_SERIAL(n->names[i].state));
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -274,5 +277,6 @@ node_table_free(struct node *n, struct node_session *me, const struct control_re
 		return -FAR_EINVAL;
 	if ((err = node_table_free_guard(n, req)) != 0)
 		return err < 0 ? err : 0;
+	FAR_ASSERT(POOL_ROOT_KIND(n->names[req->table].state) == POOL_ROOT_DROPPED);
 	return node_free_table(n, req->table);
 }

@@ -50,6 +50,7 @@ pool_scavenge_begin(struct pool *p, struct pool_chunk *c)
 	/* Without memory its blocks count as in use as long as this session lasts. */
 	if (!s)
 		return -FAR_ENOMEM;
+	FAR_ASSERT(!c->scavenge && !c->listed && !c->free_n);
 	s->chunk = c;
 	s->next = p->scavenges;
 	p->scavenges = s;
@@ -182,6 +183,7 @@ scavenge_probe(struct pool *p, struct far_task *t, struct pool_scavenge *s)
 	uint32_t idx[SCAVENGE_BATCH], n, start = s->cursor;
 	int err;
 
+	FAR_ASSERT(s->stage == SCAVENGE_PROBE && !pool_is_inside(t));
 	n = scavenge_note(t, s, idx, words);
 	if ((err = far_wait(t)) != 0 || (err = pool_enter(p, t)) != 0) {
 		s->cursor = start;
@@ -208,6 +210,8 @@ scavenge_finish(struct pool *p, struct far_task *t, struct pool_scavenge *s)
 	struct control_reply reply;
 	int err;
 
+	FAR_ASSERT(s->stage == SCAVENGE_GRACE && s->cursor == c->blocks_n);
+	FAR_ASSERT(s->stamp < pool_floor(p));
 	/* Another fiber may have READ the bits too early for us: in the next round. */
 	if (c->harvesting)
 		return 0;
@@ -225,6 +229,8 @@ scavenge_finish(struct pool *p, struct far_task *t, struct pool_scavenge *s)
 			pool_chunk_free(p, c, i);
 		}
 	}
+	/* V6 */
+	FAR_ASSERT(!c->listed);
 	pool_scavenge_end(p, c);
 	pool_chunk_offer(c);
 	return 0;

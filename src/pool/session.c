@@ -26,6 +26,7 @@ enum { SESSION_SLACK = 8 };
 int
 pool_note_error(struct pool *p, int err)
 {
+	FAR_ASSERT(err <= 0);
 	if (err == -FAR_EFENCED && !p->err)
 		p->err = err;
 	return err;
@@ -38,6 +39,7 @@ pool_call(struct pool *p, struct far_task *t, unsigned node, struct control_requ
 	struct far_count *before = far_account(t, &p->background);
 	int len;
 
+	FAR_ASSERT(node < p->nodes_n);
 	memset(reply, 0, sizeof(*reply));
 	len = far_call(t, node, req, sizeof(*req), reply, sizeof(*reply));
 	far_account(t, before);
@@ -54,6 +56,8 @@ pool_beat(struct pool *p, struct far_task *t, uint64_t epoch)
 	uint64_t word;
 	int err;
 
+	/* What was announced is a promise to all; what was not READ cannot be kept. */
+	FAR_ASSERT(p->serial != 0 && epoch >= p->announced && epoch <= p->epoch);
 	p->beat = (uint16_t)((p->beat + 1) & (POOL_BEAT_HURRY - 1));
 	word = POOL_WORD(epoch, p->beat | (p->hurry ? POOL_BEAT_HURRY : 0));
 	p->beat_ns = far_now(t);
@@ -77,6 +81,7 @@ pool_watch_line(struct pool *p, uint32_t i, const struct pool_session_line *line
 {
 	struct pool_watch *w = &p->watch[i];
 
+	FAR_ASSERT(posted <= now && i < p->places[0].super.sessions_n);
 	if (w->serial != line->serial || w->word != line->word)
 		*w = (struct pool_watch){ .serial = line->serial, .word = line->word, .since_ns = now };
 	w->until_ns = far_max(w->until_ns, posted);
@@ -86,6 +91,7 @@ static int
 pool_view_lines(struct pool *p, const struct pool_session_line *lines, uint32_t n, uint64_t posted,
 		uint64_t now, struct pool_view *view)
 {
+	FAR_ASSERT(n <= p->places[0].super.sessions_n);
 	view->others = UINT64_MAX;
 	view->hurry = false;
 	view->sessions_n = 0;
@@ -131,6 +137,7 @@ pool_read_view(struct pool *p, struct far_task *t, struct pool_view *view)
 					       : (uint32_t)far_max(p->high, s->sessions_high);
 	}
 	if (!err) {
+		FAR_ASSERT(p->high <= n);
 		view->epoch = s->epoch;
 		err = pool_view_lines(p, lines, n, posted, far_now(t), view);
 	}
@@ -198,6 +205,7 @@ pool_fence_line(struct pool *p, struct far_task *t, uint32_t i)
 	uint64_t serial = p->watch[i].serial;
 	int err;
 
+	FAR_ASSERT(p->watch[i].since_ns <= far_now(t));
 	if (!serial || serial == p->serial ||
 	    p->watch[i].until_ns < p->watch[i].since_ns + p->lease_ns)
 		return 0;
@@ -268,6 +276,7 @@ pool_version(struct pool *p, struct far_task *t, uint64_t *version)
 		p->version_next = reply.first;
 		p->version_end = reply.first + ((uint64_t)1 << POOL_RANGE_BITS);
 	}
+	FAR_ASSERT(p->slot < POOL_SESSIONS && p->version_next < p->version_end);
 	*version = (uint64_t)(p->slot + 1) << POOL_SEQUENCE_BITS | p->version_next++;
 	return 0;
 }

@@ -148,6 +148,7 @@ table_attach(struct pool *p, unsigned number, const struct pool_root *r, struct 
 		free(pt);
 		return -FAR_ENOMEM;
 	}
+	FAR_ASSERT(number < p->places[0].super.roots_n && POOL_ROOT_SERIAL(r->state) != 0);
 	pt->pool = p;
 	pt->number = number;
 	pt->serial = POOL_ROOT_SERIAL(r->state);
@@ -207,8 +208,10 @@ pool_table_commit(struct pool_table *pt, struct far_task *t, struct far_addr hea
 		.off = head.raw,
 	};
 	struct control_reply reply;
-	int err = pool_call(pt->pool, t, 0, &req, &reply);
+	int err;
 
+	FAR_ASSERT(head.raw && !pt->head.raw);
+	err = pool_call(pt->pool, t, 0, &req, &reply);
 	if (err) {
 		table_root_call(pt->pool, t, CONTROL_ROOT_DROP, pt->number, pt->serial);
 		return err;
@@ -325,6 +328,7 @@ table_free_dropped(struct pool *p, struct far_task *t, unsigned number, uint64_t
 	struct pool_root r;
 	int err;
 
+	FAR_ASSERT(p->tick.held);
 	far_read(t, table_root_addr(p, number), &r, sizeof(r));
 	if ((err = far_wait(t)) != 0)
 		return err;

@@ -2,6 +2,16 @@
 /*
  * coord.h -- named leases with fencing epochs, for what must have one owner at a time outside any memory node.
  *
+ * Who is to use it: programs around a pool of which one is to act at a time, on something that no memory node guards:
+ * a gateway that serves a range of clients, a controller that moves tables between pools, the writer of a replica's
+ * log. Nothing inside a pool needs it. Sessions have their own leases in the home node, a chunk is granted to one
+ * client at a time, and all repair may be done by several clients at once, also by two operators with
+ * `farside check --repair`.
+ *
+ * How: acquire, and hand the epoch to whatever the lease protects, together with each change. That keeps the largest
+ * epoch it has seen, in one atomic step with the change. Renew a few times per ttl. When ttl has passed since the last
+ * success began, stop; when a call says -FAR_EFENCED, stop for good.
+ *
  * A lease is not a fence: its holder may be paused past its end and act later. So each acquire gives an epoch, larger
  * than every earlier one of that name; whatever the lease protects refuses smaller epochs than the largest it has seen.
  *

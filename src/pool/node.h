@@ -19,7 +19,7 @@ struct node;
 struct node_env {
 	/*
 	 * Stops the client behind a connection for good. 0: done. -FAR_EAGAIN: under way, call node_stopped() then.
-	 * -FAR_EACCESS: not possible.
+	 * -FAR_EACCESS: not possible. Where that may happen, a node that can do it does it for all: a process ends.
 	 */
 	int (*stop)(void *arg, uint64_t serial);
 	/* Describes the client whose request is being served, for node_left() of a later run; the low half of note[0]

@@ -302,7 +302,7 @@ churn_without_reuse(struct rig *r, struct far_task *t, unsigned client)
 	while (pool_gone(p, t, pool_serial(r->pool[1])) == 0)
 		far_sleep(t, r->opts.tick_ns);
 	CHECK_EQ(pool_gone(p, t, pool_serial(r->pool[1])), -FAR_EACCESS);
-	CHECK_EQ(pool_node_info(p, t, &info, 1), 1);
+	CHECK_EQ(pool_node_info(p, t, &info, 1), pool_nodes(p));
 	CHECK_EQ(info.quarantined_sessions, 1);
 	CHECK(info.quarantined_bytes >= POOL_PAGE && info.quarantined_bytes <= info.granted_bytes);
 	epoch = p->epoch;
@@ -331,7 +331,7 @@ churn_with_reuse(struct rig *r, struct far_task *t, unsigned client)
 	struct far_node_info info;
 	struct far_addr a;
 
-	CHECK_EQ(pool_node_info(r->pool[client], t, &info, 1), 1);
+	CHECK_EQ(pool_node_info(r->pool[client], t, &info, 1), pool_nodes(r->pool[client]));
 	CHECK_EQ(info.quarantined_sessions, 0);
 	CHECK_EQ(info.quarantined_bytes, 0);
 	for (unsigned i = 0; i < 1000; i++) {
@@ -343,23 +343,26 @@ churn_with_reuse(struct rig *r, struct far_task *t, unsigned client)
 static void
 test_client_that_cannot_be_stopped_holds_up_reuse_until_it_leaves(void)
 {
-	struct rig r;
+	for (unsigned nodes = 1; nodes <= 2; nodes++) {
+		struct rig r;
 
-	rig_open(&r, 1, 4 << 20, 60);
-	memset(ledgers, 0, sizeof(ledgers));
-	rig_run(&r, 0, rig_make_table);
-	rig_run(&r, 1, rig_open_table);
-	rig_run(&r, 1, write_some);
-	far_sim_protect(r.fabric[1]);
-	far_sim_pause(r.fabric[1], 30 * r.opts.lease_ns);
-	rig_run(&r, 0, churn_without_reuse);
-	rig_check_nodes(&r, 1);
-	rig_run(&r, 1, wake_up);
-	CHECK_EQ(sessions_at(&r, 0), 1);
-	rig_run(&r, 0, churn_with_reuse);
-	rig_run(&r, 0, rig_close_table);
-	rig_check_nodes(&r, 1);
-	rig_close(&r);
+		rig_open(&r, nodes, 4 << 20, 60);
+		memset(ledgers, 0, sizeof(ledgers));
+		rig_run(&r, 0, rig_make_table);
+		rig_run(&r, 1, rig_open_table);
+		rig_run(&r, 1, write_some);
+		far_sim_protect(r.fabric[1]);
+		far_sim_pause(r.fabric[1], 30 * r.opts.lease_ns);
+		rig_run(&r, 0, churn_without_reuse);
+		rig_check_nodes(&r, nodes);
+		rig_run(&r, 1, wake_up);
+		for (unsigned i = 0; i < nodes; i++)
+			CHECK_EQ(sessions_at(&r, i), 1);
+		rig_run(&r, 0, churn_with_reuse);
+		rig_run(&r, 0, rig_close_table);
+		rig_check_nodes(&r, nodes);
+		rig_close(&r);
+	}
 }
 
 TEST_MAIN(TEST(test_node_back_with_its_memory_clients_reopen_and_find_all),

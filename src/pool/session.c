@@ -182,20 +182,24 @@ pool_look_at_nodes(struct pool *p, struct far_task *t)
 	return p->err;
 }
 
-/* S1. */
+/* S1. -FAR_EACCESS: some node may not stop it. The others are asked all the same: another user's node may be able to,
+ * and the home node's mark tells the client where it stands when it goes on. */
 static int
 pool_fence(struct pool *p, struct far_task *t, uint64_t serial)
 {
+	int refused = 0;
+
 	for (unsigned i = 0; i < p->nodes_n; i++) {
 		unsigned node = (i + 1) % p->nodes_n;
 		struct control_request req = { .code = CONTROL_FENCE, .serial = serial };
 		struct control_reply reply;
 		int err = pool_call(p, t, node, &req, &reply);
 
-		if (err)
+		if (err && err != -FAR_EACCESS)
 			return err;
+		refused = refused ? refused : err;
 	}
-	return 0;
+	return refused;
 }
 
 /* Fences the session in line `i` when it is silent. 1: it is gone; 0: it is not silent; or -FAR_E. */

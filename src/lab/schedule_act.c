@@ -218,8 +218,7 @@ schedule_call(struct schedule_client *c, struct far_task *t, struct lin_op *op,
 		left = pool_leave(c->pool, t);
 		if (left)
 			return left;
-	} while ((err == -FAR_ENOMEM || err == -FAR_EAGAIN) &&
-		 pool_relieve(c->pt, t, &relief) == 0);
+	} while (err == -FAR_ENOMEM && pool_relieve(c->pt, t, &relief) == 0);
 	return err;
 }
 
@@ -310,8 +309,7 @@ schedule_move(struct schedule_client *c, struct far_task *t, unsigned key, unsig
 		err = c->s->design->move(c->ix, t, k.bytes, node);
 		if ((left = pool_leave(c->pool, t)) != 0)
 			err = left;
-	} while ((err == -FAR_ENOMEM || err == -FAR_EAGAIN) &&
-		 pool_relieve(c->pt, t, &relief) == 0);
+	} while (err == -FAR_ENOMEM && pool_relieve(c->pt, t, &relief) == 0);
 	far_scratch_reset(t, mark);
 	c->s->moves++;
 	c->stopped |= err == -FAR_EFENCED || err == -FAR_EUNSURE || err == -FAR_ENODE;

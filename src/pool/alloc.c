@@ -340,7 +340,7 @@ pool_heap_grow(struct pool_heap *h, struct far_task *t, unsigned flags, uint32_t
 	else
 		err = pool_harvest(p, t, c);
 	c->pins--;
-	return err ? err : 1;
+	return err ? err : POOL_ORPHAN;
 }
 
 /* A wholly free chunk of the heap that nobody works on, or NULL. */
@@ -428,25 +428,25 @@ alloc_next_run(struct pool_heap *h)
 	return alloc_run_trim(h->class, run);
 }
 
-/* Makes a heap that has nothing free have something. -FAR_EAGAIN: it is in limbo. Yields. */
+/* Makes a heap that has nothing free have something. POOL_IN_LIMBO: what it has waits for grace. Yields. */
 static int
 alloc_refill(struct pool_heap *h, struct far_task *t)
 {
 	struct pool *p = h->arena->pool;
 	uint32_t run, min = pool_run_min(h->class);
-	int err = 1;
+	int err = POOL_ORPHAN;
 
 	h->dry = true;
 	p->places[h->node].refused = false;
 	pool_hurry(p);
 	if (alloc_should_wait(h))
-		return -FAR_EAGAIN;
+		return POOL_IN_LIMBO;
 	run = alloc_next_run(h);
 	/* 1. Chunks that others left, before fresh ones. Their free blocks have to pass limbo. */
-	for (int i = 0; err == 1 && !h->avail && i <= ALLOC_ORPHANS; i++) {
+	for (int i = 0; err == POOL_ORPHAN && !h->avail && i <= ALLOC_ORPHANS; i++) {
 		err = pool_heap_grow(h, t, i < ALLOC_ORPHANS ? 0 : CONTROL_FRESH, run);
-		if (err == 1 && h->limbo_n && !h->avail)
-			return -FAR_EAGAIN;
+		if (err == POOL_ORPHAN && h->limbo_n && !h->avail)
+			return POOL_IN_LIMBO;
 	}
 	if (h->avail)
 		return 0;
@@ -463,7 +463,7 @@ alloc_refill(struct pool_heap *h, struct far_task *t)
 	}
 	if (h->avail)
 		return 0;
-	return err == 1 ? -FAR_EAGAIN : err;
+	return err == POOL_ORPHAN ? POOL_IN_LIMBO : err;
 }
 
 static int
@@ -512,7 +512,7 @@ alloc_slow(struct pool_table *pt, struct far_task *t, unsigned heap, struct far_
 		if (pool_leave(pt->pool, t) != 0 && !err)
 			err = pt->pool->err;
 		/* To the caller it is all the same: no memory now, perhaps some outside of the operation. */
-		err = err == -FAR_EAGAIN ? -FAR_ENOMEM : err;
+		err = err == POOL_IN_LIMBO ? -FAR_ENOMEM : err;
 	} while (err == -FAR_ENOMEM && !inside && pool_relieve(pt, t, &relief) == 0);
 	return err;
 }

@@ -176,6 +176,14 @@ struct pool {
 /* Beats with this bit ask the others to hurry, too. */
 enum { POOL_BEAT_HURRY = 0x8000 };
 
+/* What a step of this client returns that neither failed (-FAR_E...) nor is done (0). */
+enum pool_step {
+	POOL_ORPHAN = 1,  /* GRANT gave a chunk that somebody left: what is free in it has to pass limbo */
+	POOL_IN_LIMBO,    /* there is memory, but it waits for grace */
+	POOL_NOT_YET,     /* the epoch at which it was dropped is not past grace */
+	POOL_AGAIN,       /* what was READ was too short */
+};
+
 /* session.c ----------------------------------------------------------------------------------------------- */
 
 /* Sends `req` to `node`: 0 and *reply, or an error of the call or of the node. Yields. */
@@ -323,7 +331,7 @@ pool_run_min(unsigned class)
 struct pool_heap *pool_heap_of(struct pool_arena *a, unsigned node, unsigned kind, unsigned class);
 
 /* GRANT for a heap: a fresh chunk goes into use, an orphan's bits into limbo, a dirty one to the scavenger. Returns
- * 0 (fresh), 1 (an orphan) or -FAR_E. Yields. */
+ * 0 (fresh), POOL_ORPHAN or -FAR_E. Yields. */
 int pool_heap_grow(struct pool_heap *h, struct far_task *t, unsigned flags, uint32_t run);
 
 /* frees.c ------------------------------------------------------------------------------------------------- */

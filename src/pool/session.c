@@ -118,10 +118,10 @@ pool_read_view(struct pool *p, struct far_task *t, struct pool_view *view)
 		far_scratch(t, p->places[0].super.sessions_n * sizeof(*lines));
 	uint32_t n, max = p->places[0].super.sessions_n;
 	uint64_t posted, known = p->epoch; /* others may learn of a later one while we wait */
-	int err = s && lines ? -FAR_EAGAIN : -FAR_ENOMEM;
+	int err = s && lines ? POOL_AGAIN : -FAR_ENOMEM;
 
 	/* Twice at most: `high` only grows, and what was added is READ with its slack. */
-	while (err == -FAR_EAGAIN) {
+	while (err == POOL_AGAIN) {
 		n = (uint32_t)far_min(p->high + SESSION_SLACK, max);
 		posted = far_now(t);
 		far_read(t, pool_home(offsetof(struct pool_super, epoch)), &s->epoch,
@@ -132,7 +132,7 @@ pool_read_view(struct pool *p, struct far_task *t, struct pool_view *view)
 		if (s->epoch < known || s->epoch >> 48 || s->sessions_high > max)
 			err = -FAR_ECORRUPT;
 		else if (s->sessions_high > n)
-			err = -FAR_EAGAIN;
+			err = POOL_AGAIN;
 		p->high = err == -FAR_ECORRUPT ? p->high
 					       : (uint32_t)far_max(p->high, s->sessions_high);
 	}

@@ -321,7 +321,7 @@ pool_table_alive(const struct pool_table *pt)
 
 /* Dropping -------------------------------------------------------------------------------------------------- */
 
-/* T3 for root `number`. 0: done, by us or by somebody else; -FAR_EAGAIN: not past grace. */
+/* T3 for root `number`. 0: done, by us or by somebody else; or POOL_NOT_YET. */
 static int
 table_free_dropped(struct pool *p, struct far_task *t, unsigned number, uint64_t serial)
 {
@@ -336,7 +336,7 @@ table_free_dropped(struct pool *p, struct far_task *t, unsigned number, uint64_t
 		return 0;
 	/* The node stores the epoch after the state; UINT64_MAX until then. */
 	if (r.epoch >= pool_floor(p))
-		return -FAR_EAGAIN;
+		return POOL_NOT_YET;
 	for (unsigned i = 0; i < p->nodes_n; i++) {
 		struct control_request req = {
 			.code = CONTROL_TABLE_FREE,
@@ -386,7 +386,7 @@ table_await_drop(struct pool *p, struct far_task *t, unsigned number, uint64_t s
 		pool_lock(&p->tick, t);
 		err = table_free_dropped(p, t, number, serial);
 		pool_unlock(&p->tick);
-		if (err != -FAR_EAGAIN)
+		if (err != POOL_NOT_YET)
 			return err;
 		/* The name is gone; whoever ticks finds the rest (T3). */
 		if (far_now(t) - start > TABLE_DROP_LEASES * p->lease_ns)

@@ -232,7 +232,7 @@ usage_adopt(struct pool_table *pt, struct far_task *t, const struct usage_chunk 
 		err = h ? pool_heap_grow(h, t, 0, pool_run_min(list[i].page.class)) : -FAR_ENOMEM;
 		if (err < 0)
 			return err;
-		adopted += err;
+		adopted += err == POOL_ORPHAN;
 	}
 	return adopted;
 }

@@ -183,6 +183,7 @@ race_check_part(struct race_checker *c, const struct race_part *p)
 	}
 	if (err || (err = far_wait(t)) != 0)
 		return err;
+	FAR_ASSERT(n <= p->words_n);
 	for (unsigned i = 0; i < n; i++)
 		race_check_block(c, p, slot[i], blocks[i]);
 	race_check_twice(c, p, blocks, n);

@@ -53,6 +53,7 @@ race_read_dir(struct far_task *t, uint64_t root, uint64_t *dir)
 {
 	uint64_t len = sizeof(uint64_t) << race_dir_depth(root);
 
+	FAR_ASSERT(race_dir_depth(root) <= RACE_DEPTH_MAX && !(root & RACE_DIR_FROZEN));
 	for (uint64_t at = 0; at < len; at += RACE_READ_MAX)
 		far_read(t, far_addr_add(race_unpack(root), at), (char *)dir + at,
 			 far_min(len - at, RACE_READ_MAX));
@@ -119,6 +120,7 @@ race_adopt(struct race *r, uint64_t hash, unsigned depth, struct far_addr low, s
 	if (r->depth <= depth)
 		return;
 	for (uint64_t i = suffix; i < (uint64_t)1 << r->depth; i += (uint64_t)1 << depth) {
+		FAR_ASSERT(race_dir_depth(r->dir[i]) <= r->depth);
 		/* A word that is deeper already is newer than this fate. */
 		if (race_dir_depth(r->dir[i]) == depth)
 			r->dir[i] = race_dir(depth + 1, i >> depth & 1 ? high : low);
@@ -166,6 +168,7 @@ race_grow_dir(struct race *r, struct far_task *t, uint64_t root)
 			  far_min(2 * n * 8 - o, RACE_READ_MAX));
 	if ((err = far_wait(t)) != 0)
 		goto undo;
+	FAR_ASSERT(race_unpack(race_dir(depth + 1, at)).raw == at.raw);
 	far_cas(t, race_head_at(r, offsetof(struct race_head, root)), root, race_dir(depth + 1, at),
 		&old);
 	far_faa(t, race_head_at(r, offsetof(struct race_head, version)), 1, &seen);
@@ -242,6 +245,7 @@ race_double_alone(struct race *r, struct far_task *t, struct race_locker *l)
 	uint64_t old;
 	int err = race_lock(r, t, l), unlock;
 
+	FAR_ASSERT(err != RACE_AGAIN);
 	if (err != RACE_DONE)
 		return err;
 	if ((err = race_check_root(r, t, l->line.root)) == 0 &&
@@ -306,9 +310,12 @@ race_switch_once(struct far_task *t, uint64_t root, const struct race_children *
 		uint64_t i = b->first + (k << c->depth);
 		struct far_addr child = i >> c->depth & 1 ? c->high : c->low;
 
-		if (race_switch_todo(c, b->seen[k]) && !(b->seen[k] & RACE_DIR_FROZEN))
-			far_cas(t, far_addr_add(race_unpack(root), i * 8), b->seen[k],
-				race_dir(c->depth + 1, child), &old[k]);
+		if (!race_switch_todo(c, b->seen[k]) || (b->seen[k] & RACE_DIR_FROZEN))
+			continue;
+		FAR_ASSERT(race_dir_depth(b->seen[k]) < c->depth + 1); /* D3 */
+		FAR_ASSERT(race_suffix(i, c->depth) == c->suffix);
+		far_cas(t, far_addr_add(race_unpack(root), i * 8), b->seen[k],
+			race_dir(c->depth + 1, child), &old[k]);
 	}
 	if ((err = far_wait(t)) != 0)
 		return err;

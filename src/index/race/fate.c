@@ -42,6 +42,7 @@ race_follow(struct race *r, struct far_task *t, const struct race_view *v)
 	struct race_children c;
 	int err = race_read_children(r, t, v, &c);
 
+	FAR_ASSERT(err || (c.depth == v->depth && c.parent.raw == v->subtable.raw));
 	if (!err && r->depth <= v->depth)
 		err = race_refresh(r, t, false);
 	if (!err)
@@ -55,6 +56,7 @@ race_finish(struct race *r, struct far_task *t, const struct race_view *v)
 	struct race_children c;
 	int err = race_read_children(r, t, v, &c);
 
+	FAR_ASSERT(pool_is_inside(t));
 	return err ? err : race_finish_split(r, t, &c);
 }
 

@@ -42,6 +42,7 @@ race_recover_words(struct race *r, struct far_task *t)
 	uint64_t n = (uint64_t)1 << r->depth, *dir = malloc(n * sizeof(*dir));
 	int err = 0, again = RACE_DONE;
 
+	FAR_ASSERT(r->depth <= RACE_DEPTH_MAX);
 	if (!dir)
 		return -FAR_ENOMEM;
 	memcpy(dir, r->dir, n * sizeof(*dir));
@@ -140,6 +141,7 @@ race_census_take(struct race *r, struct far_task *t)
 		free(parts);
 		return err;
 	}
+	FAR_ASSERT(n <= ((uint64_t)1 << RACE_DEPTH_MAX) + 2);
 	qsort(parts, n, sizeof(*parts), race_by_word);
 	FAR_ASSERT(!r->census.parts);
 	r->census.parts = parts;

@@ -72,6 +72,7 @@ race_freeze_first(struct race_splitter *s, struct far_task *t)
 		int err;
 
 		for (unsigned i = at; i < end; i++) {
+			FAR_ASSERT(s->words[i] == 0); /* R6: once each */
 			if (!race_is_header(i))
 				far_faa(t, race_word_addr(s, i), RACE_FROZEN, &s->words[i]);
 		}
@@ -198,6 +199,7 @@ race_split_decide(struct race_splitter *s, struct far_task *t)
 	uint64_t mine = RACE_FATE(RACE_FATE_CLAIMED, pool_serial(r->pool)), old;
 	int err;
 
+	FAR_ASSERT(RACE_FATE_SERIAL(mine) == pool_serial(r->pool)); /* it fits */
 	FAR_ASSERT(race_is_splitting(r, s->c.parent));
 	far_cas(t, s->c.parent, mine, RACE_FATE(RACE_FATE_DECIDED, race_pack(s->c.low)), &old);
 	if ((err = far_wait(t)) != 0)
@@ -234,8 +236,10 @@ race_claim_and_split(struct race_splitter *s, struct far_task *t, uint64_t expec
 {
 	struct race *r = s->r;
 	uint64_t old;
-	int err = race_alloc_children(s, t);
+	int err;
 
+	FAR_ASSERT(s->words && s->image[0] && s->image[1] && !s->c.low.raw);
+	err = race_alloc_children(s, t);
 	if (err)
 		return err;
 	far_cas(t, s->c.parent, expect, RACE_FATE(RACE_FATE_CLAIMED, pool_serial(r->pool)), &old);
@@ -296,6 +300,7 @@ race_all_same_hash(struct race *r, struct far_task *t, const struct race_view *v
 	int err;
 
 	race_view_match(v, false, &m);
+	FAR_ASSERT(m.n <= slots);
 	if (m.n < slots)
 		return 0;
 	for (unsigned i = 0; i < m.n; i++) {
@@ -320,6 +325,7 @@ race_splitter_init(struct race_splitter *s, const struct race_view *v)
 	s->c.parent = v->subtable;
 	s->c.depth = v->depth;
 	s->c.suffix = race_suffix(v->hash, v->depth);
+	FAR_ASSERT(s->c.parent.raw && s->c.depth < RACE_DEPTH_MAX);
 }
 
 int

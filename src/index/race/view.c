@@ -65,6 +65,7 @@ race_view_is_current(const struct race *r, const struct race_view *v)
 static struct far_addr
 race_slot_addr(const struct race_view *v, int p, int i)
 {
+	FAR_ASSERT(!race_is_header((unsigned)i));
 	return far_addr_add(v->pair[p], (uint64_t)i * sizeof(uint64_t));
 }
 

@@ -36,6 +36,7 @@ race_read_part(struct race *r, struct far_task *t, struct race_view *v, struct r
 	uint64_t fate;
 	int err;
 
+	FAR_ASSERT(p->line && p->words == (uint64_t *)(p->line + 1));
 	p->at = v->subtable;
 	p->depth = v->depth;
 	p->suffix = race_suffix(v->hash, v->depth);

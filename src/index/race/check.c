@@ -253,7 +253,7 @@ race_stat(struct far_index *ix, struct far_task *t, struct far_table_stat *out)
 		}
 	}
 	far_read(t, race_head_at(r, offsetof(struct race_head, root)), &line, sizeof(line));
-	if ((err = far_wait(t)) != 0)
+	if ((err = far_wait(t)) != 0 || (err = race_check_root(r, t, line.root)) != 0)
 		return err;
 	out->splits = line.splits;
 	out->depth = race_dir_depth(line.root);

@@ -28,7 +28,7 @@ race_note_root(struct race *r, struct far_task *t, struct race_root_line *line)
 	far_read(t, race_head_at(r, offsetof(struct race_head, root)), line, sizeof(*line));
 }
 
-static int
+int
 race_check_root(struct race *r, struct far_task *t, uint64_t root)
 {
 	unsigned depth = race_dir_depth(root);

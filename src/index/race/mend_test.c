@@ -352,6 +352,31 @@ test_race_root_that_changes_under_the_lock_is_an_error(void)
 	mend_run(body_root_changes, 1, 1);
 }
 
+/* The root word changes behind the cache of a client, who looks at it only to count or to repair. */
+static void
+body_root_too_deep(struct mend *m, struct far_task *t)
+{
+	struct race_head *head = (void *)(world_region(m->w, 0) + far_addr_off(m->pt->head));
+	uint64_t root = head->root;
+	struct far_table_stat stat;
+
+	CHECK_EQ(pool_enter(m->pool, t), 0);
+	head->root = root | (uint64_t)0xff << 56;
+	CHECK_EQ(race_stat(m->ix, t, &stat), -FAR_ECORRUPT);
+	head->doubling = pool_serial(m->pool) + 1;
+	CHECK_EQ(race_recover(m->ix, t), -FAR_ECORRUPT);
+	head->doubling = 0;
+	head->root = root;
+	CHECK_EQ(race_stat(m->ix, t, &stat), 0);
+	CHECK_EQ(pool_leave(m->pool, t), 0);
+}
+
+static void
+test_race_root_too_deep_is_ecorrupt_for_stat_and_recover(void)
+{
+	mend_run(body_root_too_deep, 1, 1);
+}
+
 /* A repair asks for each part whether it is in use: that costs the directory once, not once for each. */
 static void
 body_reach_all(struct mend *m, struct far_task *t)
@@ -463,4 +488,5 @@ TEST_MAIN(TEST(test_race_reach_of_a_frozen_tentative_slot_leaves_it_frozen),
 	  TEST(test_race_fibers_at_one_full_subtable_split_it_once),
 	  TEST(test_race_circle_of_fates_ends_in_an_error),
 	  TEST(test_race_root_that_changes_under_the_lock_is_an_error),
+	  TEST(test_race_root_too_deep_is_ecorrupt_for_stat_and_recover),
 	  TEST(test_race_subtable_found_unreachable_leaves_every_cache_at_its_refresh))

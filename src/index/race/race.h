@@ -147,6 +147,8 @@ int race_damaged(struct race *r, struct far_task *t, struct backoff *b, unsigned
 
 /* dir.c: the directory ------------------------------------------------------------------------------------ */
 
+/* Can a directory be where this root word says, and so deep? -FAR_ECORRUPT. */
+int race_check_root(struct race *r, struct far_task *t, uint64_t root);
 /* Reads root and directory anew when the version or root changed (or `force`). -FAR_ECORRUPT, -FAR_ENOMEM: the cache
  * is as before. */
 int race_refresh(struct race *r, struct far_task *t, bool force);

@@ -70,6 +70,8 @@ race_recover_lock(struct race *r, struct far_task *t)
 		return err;
 	if (!line.doubling || line.doubling == pool_serial(r->pool))
 		return 0;
+	if ((err = race_check_root(r, t, line.root)) != 0)
+		return err;
 	err = pool_gone(r->pool, t, line.doubling);
 	/* Its words may be frozen: doubling to the next depth thaws them, by copying. */
 	return err == 1 ? race_double(r, t, race_dir_depth(line.root)) : err;

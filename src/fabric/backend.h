@@ -25,6 +25,7 @@ struct far_chain {
 
 struct far_fabric_ops {
 	const char *name; /* the URI's scheme: "shm", "sim" */
+	bool quiet;       /* the backend calls each connection's poller itself; the loop does not */
 	/* Connects to the nodes of `spec` (the URI after "name:"); may block. On error *out is untouched. NULL: not
 	 * opened by URI. */
 	int (*open)(const char *spec, struct far_loop *l, const struct far_fabric_opts *opts,

@@ -461,7 +461,8 @@ far_fabric_init(struct far_fabric *f, const struct far_fabric_ops *ops, struct f
 	f->credits = opts && opts->credits ? opts->credits : FAR_CREDITS;
 	f->shared_queue = opts ? opts->shared_queue : NULL;
 	f->queue_tail = &f->queue;
-	far_loop_add(l, &f->poller);
+	if (!ops->quiet)
+		far_loop_add(l, &f->poller);
 }
 
 int
@@ -483,7 +484,8 @@ far_fabric_close(struct far_fabric *f)
 {
 	if (!f)
 		return;
-	far_loop_remove(f->loop, &f->poller);
+	if (!f->ops->quiet)
+		far_loop_remove(f->loop, &f->poller);
 	f->ops->close(f);
 }
 

@@ -478,6 +478,8 @@ sim_poll_all(struct far_poller *p, bool idle)
 {
 	struct far_sim *s = FAR_CONTAINER(p, struct far_sim, poller);
 
+	if (s->nic)
+		return sim_nic_poll(s, idle);
 	for (unsigned i = 0; i < SIM_POLL_STEPS && s->active_n && !s->done_n; i++) {
 		sim_step(s);
 		if (s->now >= s->event_ns)
@@ -510,7 +512,7 @@ sim_busy(struct far_poller *p)
 {
 	struct far_sim *s = FAR_CONTAINER(p, struct far_sim, poller);
 
-	return s->active_n > 0 || s->done_n > 0;
+	return s->active_n > 0 || s->done_n > 0 || sim_nic_busy(s);
 }
 
 /* Time ---------------------------------------------------------------------------------------------------- */
@@ -561,34 +563,43 @@ sim_run_new(struct far_sim *s)
 	return r;
 }
 
+int
+sim_apply(struct far_sim *s, struct sim_run *r, struct far_op *op)
+{
+	struct sim_node *n = &s->nodes[r->chain->node];
+	uint64_t off = far_addr_off(op->addr);
+
+	if (!sim_is_valid(s, op)) {
+		s->faults.invalid++;
+		return -FAR_EACCESS;
+	}
+	s->verbs++;
+	if (op->code == FAR_OP_READ) {
+		/* What it finds follows from what was written, which the trace knows. */
+		memcpy(op->buf, n->region + off, op->len);
+		sim_trace(s, sim_tag(r, op, off), op->len);
+	} else if (op->code == FAR_OP_WRITE) {
+		memcpy(n->region + off, op->buf, op->len);
+		far_sim_touch(s, r->chain->node, off, op->len);
+		sim_trace(s, sim_tag(r, op, off), XXH3_64bits(op->buf, op->len));
+	} else {
+		sim_single(s, r, op, n->region + off);
+	}
+	return 0;
+}
+
 /* Set-up: the whole chain at once, in order. */
 static int
 sim_post_calm(struct far_sim *s, struct sim_run *r)
 {
-	struct sim_node *n = &s->nodes[r->chain->node];
-
 	for (; r->ops_left > 0; r->ops_left--) {
 		struct far_op *op = r->next_op;
-		uint64_t off = far_addr_off(op->addr);
+		int err = sim_apply(s, r, op);
 
-		if (!sim_is_valid(s, op)) {
-			s->faults.invalid++;
-			return -FAR_EACCESS;
-		}
+		if (err != 0)
+			return err;
 		/* Hardly any time: timers would come late, for the loop looks at them between chains only. */
 		s->now++;
-		s->verbs++;
-		if (op->code == FAR_OP_READ) {
-			/* What it finds follows from what was written, which the trace knows. */
-			memcpy(op->buf, n->region + off, op->len);
-			sim_trace(s, sim_tag(r, op, off), op->len);
-		} else if (op->code == FAR_OP_WRITE) {
-			memcpy(n->region + off, op->buf, op->len);
-			far_sim_touch(s, r->chain->node, off, op->len);
-			sim_trace(s, sim_tag(r, op, off), XXH3_64bits(op->buf, op->len));
-		} else {
-			sim_single(s, r, op, n->region + off);
-		}
 		r->next_op = op->next;
 	}
 	return r->chain->status;
@@ -619,6 +630,8 @@ sim_post(struct far_fabric *f, struct far_chain *c)
 		status = -FAR_ENODE;
 	else if (s->policy.calm)
 		status = sim_post_calm(s, r);
+	else if (s->nic && (status = sim_nic_post(s, r)) == 0)
+		return 0;
 	else if (k->thaw_ns)
 		/* A paused client may still compute; what it posts waits. */
 		goto hold;
@@ -668,11 +681,21 @@ sim_close(struct far_fabric *f)
 		s->favour = NULL;
 	if (!s->conns)
 		far_loop_remove(s->loop, &s->poller);
+	sim_nic_disconnect(k);
 	free(k);
 }
 
 static const struct far_fabric_ops sim_ops = {
 	.name = "sim",
+	.close = sim_close,
+	.post = sim_post,
+	.poll = sim_poll,
+};
+
+/* In performance mode there may be a thousand connections: the world polls the one that has something. */
+static const struct far_fabric_ops sim_nic_ops = {
+	.name = "sim",
+	.quiet = true,
 	.close = sim_close,
 	.post = sim_post,
 	.poll = sim_poll,
@@ -686,11 +709,15 @@ far_sim_connect(struct far_sim *s, struct far_loop *l, const struct far_fabric_o
 
 	if (!k)
 		return -FAR_ENOMEM;
+	k->sim = s;
+	if (s->nic && sim_nic_connect(k) != 0) {
+		free(k);
+		return -FAR_ENOMEM;
+	}
 	if (!s->conns) {
 		s->loop = l;
 		far_loop_add(l, &s->poller);
 	}
-	k->sim = s;
 	k->id = s->conns_n++;
 	k->fuse = SIM_NEVER;
 	k->plan_ns = SIM_NEVER;
@@ -702,7 +729,9 @@ far_sim_connect(struct far_sim *s, struct far_loop *l, const struct far_fabric_o
 		k->base.region_len[i] = s->region_len;
 		k->life[i] = s->nodes[i].life;
 	}
-	far_fabric_init(&k->base, &sim_ops, l, opts);
+	far_fabric_init(&k->base, s->nic ? &sim_nic_ops : &sim_ops, l, opts);
+	if (s->nic)
+		k->base.credits = sim_nic_credits(s, opts ? opts->credits : 0);
 	k->poll = k->base.poller.poll;
 	k->base.poller.poll = sim_conn_poll;
 	k->base.poller.busy = sim_conn_busy;

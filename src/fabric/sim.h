@@ -21,6 +21,9 @@
  * (far_sim_policy.line), atomics that plain WRITEs cut into (.gap), late completions (.late), chains that stand still
  * (FAR_SIM_PARK), connections that break and leave work behind that lands much later (FAR_SIM_BREAK), clients that
  * stand still or die, nodes that fail and come back. Each is counted in far_sim_faults.
+ *
+ * All that is for finding bugs. far_sim_time() makes the world predict performance instead: chains take the time that a
+ * model of network cards gives them (nic.h), and operations take effect whole.
  */
 #ifndef FAR_FABRIC_SIM_H
 #define FAR_FABRIC_SIM_H
@@ -28,6 +31,7 @@
 #include <farside/fabric.h>
 
 struct far_sim;
+struct nic_profile;
 
 struct far_sim_opts {
 	uint64_t seed;
@@ -175,5 +179,31 @@ uint64_t far_sim_hash(const struct far_sim *s);
 
 /* The world's random source, for what surrounds it to draw from. */
 uint64_t far_sim_rand(struct far_sim *s);
+
+/* Performance mode ---------------------------------------------------------------------------------------- */
+
+struct far_sim_timing {
+	const struct nic_profile *profile; /* copied */
+	unsigned machines;  /* network cards that clients share, 0 = 1 */
+	unsigned queues;    /* queue pairs that clients share, see far_sim_place() */
+	uint64_t footprint; /* tables stand for ones that are so many times larger: pages of the translation cache hold
+	                     * that much less. 0 = 1 */
+};
+
+#define FAR_SIM_OWN_QUEUE UINT32_MAX
+
+/* Turns performance mode on, or off (NULL), until the next far_sim_reset(). No connection is open. Of the policy only
+ * `calm` is looked at; clients cannot be paused. -FAR_ENOMEM. */
+int far_sim_time(struct far_sim *s, const struct far_sim_timing *t);
+
+/* Which machine the client is a thread of (at first 0), and which shared queue pair it posts through (at first its
+ * own). Nothing of it is in flight. */
+void far_sim_place(struct far_fabric *f, unsigned machine, unsigned queue);
+
+/* The client's thread computes for `ns`: what it posts next is so much later. */
+void far_sim_spend(struct far_fabric *f, uint64_t ns);
+
+/* How many page addresses the node's card looked up, and how many were not in its cache. */
+void far_sim_pages(const struct far_sim *s, unsigned node, uint64_t *lookups, uint64_t *missed);
 
 #endif

@@ -130,6 +130,7 @@ sim_cut(struct far_sim *s, struct sim_conn *k, int node, int status)
 {
 	struct sim_run *r, *cut = NULL;
 
+	sim_nic_cut(s, k, node, status);
 	/* All are taken first: what ends for a paused client is held again. */
 	while ((r = sim_take(s, k, node, true))) {
 		r->next = cut;

@@ -10,6 +10,8 @@
 #include "fabric/sim.h"
 
 struct node;
+struct sim_nic;
+struct sim_thread;
 
 enum {
 	SIM_LANES = 8,          /* operations of a group at most */
@@ -93,6 +95,7 @@ struct sim_conn {
 	uint64_t fate_ns;
 	struct far_chain *done, **done_tail;
 	int (*poll)(struct far_poller *p, bool idle); /* the core's */
+	struct sim_thread *thread;       /* performance mode */
 	struct sim_conn *next;
 };
 
@@ -131,6 +134,7 @@ struct far_sim {
 	const struct sim_conn *favour;   /* whose run that was */
 	struct sim_run *free_runs;
 	unsigned done_n;                 /* chains in all conn.done */
+	struct sim_nic *nic;             /* performance mode, or NULL */
 };
 
 static inline void
@@ -165,6 +169,9 @@ void sim_end(struct far_sim *s, struct sim_run *r, int status);
 /* Begins the next group of operations. False: there is none, and *status tells how the chain ended. */
 bool sim_group_begin(struct far_sim *s, struct sim_run *r, int *status);
 
+/* Does a whole operation of r's chain now. -FAR_EACCESS: it is invalid (G5), and nothing was done. */
+int sim_apply(struct far_sim *s, struct sim_run *r, struct far_op *op);
+
 /* The node's atomic in the gap stores. */
 void sim_gap_close(struct sim_node *n);
 
@@ -197,5 +204,20 @@ void sim_events_next(struct far_sim *s);
 
 /* The first client falls behind all others. */
 void sim_demote(struct far_sim *s, struct sim_conn *k);
+
+/* sim_nic.c: performance mode ----------------------------------------------------------------------------- */
+
+/* Starts r's chain; sim_end() follows in its time. -FAR_ENOMEM. */
+int sim_nic_post(struct far_sim *s, struct sim_run *r);
+/* As sim_cut(): nothing of these chains takes effect any more; they end in their time. */
+void sim_nic_cut(struct far_sim *s, struct sim_conn *k, int node, int status);
+/* Moves time to the next completion or timer. */
+int sim_nic_poll(struct far_sim *s, bool idle);
+bool sim_nic_busy(const struct far_sim *s);
+int sim_nic_connect(struct sim_conn *k);
+void sim_nic_disconnect(struct sim_conn *k);
+/* What the profile makes of a client's credits. */
+unsigned sim_nic_credits(const struct far_sim *s, unsigned credits);
+void sim_nic_close(struct far_sim *s);
 
 #endif

@@ -259,6 +259,7 @@ far_sim_reset(struct far_sim *s, uint64_t seed)
 	int err = 0;
 
 	FAR_ASSERT(!s->conns);
+	sim_nic_close(s);
 	for (unsigned i = 0; i < s->nodes_n && err == 0; i++) {
 		struct sim_node *n = &s->nodes[i];
 		struct node_env env = sim_env(n);
@@ -289,6 +290,7 @@ far_sim_close(struct far_sim *s)
 	if (!s)
 		return;
 	FAR_ASSERT(!s->conns);
+	sim_nic_close(s);
 	for (unsigned i = 0; i < s->nodes_n; i++)
 		sim_node_free(&s->nodes[i]);
 	while ((r = s->free_runs)) {

@@ -157,6 +157,11 @@ bench_report_head(const struct bench_about *a, const struct bench_result *r)
 	       a->pool, r->nodes, r->nodes == 1 ? "" : "s", a->clients, a->clients == 1 ? "" : "s",
 	       a->threads, a->threads == 1 ? "" : "s", a->opts->depth,
 	       a->opts->depth == 1 ? "" : "s");
+	if (a->opts->sim)
+		printf("times are virtual; %u machine%s of clients, footprint %llu, %llu operations of warming up\n",
+		       a->opts->sim->machines, a->opts->sim->machines == 1 ? "" : "s",
+		       (unsigned long long)a->opts->sim->footprint,
+		       (unsigned long long)a->opts->sim->warmup);
 	printf("\nloaded   %s keys in %.2f s", bench_report_grouped(r->loaded, n),
 	       (double)r->load_ns * 1e-9);
 	printf("\nfinished %s operations in %.2f s%s", bench_report_grouped(r->ops, n),
@@ -270,8 +275,9 @@ bench_report_curve(FILE *to, int kind, const struct hist *h)
 }
 
 static void
-bench_report_program(FILE *to, const struct bench_about *a, const struct bench_result *r)
+bench_report_program(FILE *to, const struct bench_about *a, const void *arg)
 {
+	const struct bench_result *r = arg;
 	const char *lead = "plot ";
 
 	fprintf(to, "set terminal svg size 900,540 background '#ffffff'\n");
@@ -296,7 +302,7 @@ bench_report_program(FILE *to, const struct bench_about *a, const struct bench_r
 
 static int
 bench_report_plot_to(const struct cli_common *c, const struct bench_about *a,
-		     const struct bench_result *r, int out)
+		     bench_report_program_fn *program, const void *arg, int out)
 {
 	int fds[2];
 	pid_t pid;
@@ -309,7 +315,7 @@ bench_report_plot_to(const struct cli_common *c, const struct bench_about *a,
 	if (pid < 0)
 		bench_report_spawn_error(c);
 	else
-		bench_report_program(to, a, r);
+		program(to, a, arg);
 	close(fds[0]);
 	if (to)
 		fclose(to);
@@ -319,20 +325,27 @@ bench_report_plot_to(const struct cli_common *c, const struct bench_about *a,
 }
 
 int
-bench_report_plot(const struct cli_common *c, const struct bench_about *a,
-		  const struct bench_result *r, const char *path)
+bench_report_draw(const struct cli_common *c, const struct bench_about *a,
+		  bench_report_program_fn *program, const void *arg, const char *path)
 {
 	int code, out;
 
-	if (r->ops == 0)
-		return cli_error(c, "nothing was measured, so there is nothing to plot");
 	out = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 	if (out < 0)
 		return cli_error(c, "%s: %s", path, strerror(errno));
-	code = bench_report_plot_to(c, a, r, out);
+	code = bench_report_plot_to(c, a, program, arg, out);
 	if (close(out) != 0 && code == CLI_OK)
 		code = cli_error(c, "%s: %s", path, strerror(errno));
 	if (code != CLI_OK)
 		bench_report_remove(path);
 	return code;
+}
+
+int
+bench_report_plot(const struct cli_common *c, const struct bench_about *a,
+		  const struct bench_result *r, const char *path)
+{
+	if (r->ops == 0)
+		return cli_error(c, "nothing was measured, so there is nothing to plot");
+	return bench_report_draw(c, a, bench_report_program, r, path);
 }

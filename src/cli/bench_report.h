@@ -30,4 +30,9 @@ int bench_report_plot_check(const struct cli_common *c, const char *path);
 int bench_report_plot(const struct cli_common *c, const struct bench_about *a, const struct bench_result *r,
 		      const char *path);
 
+/* Lets gnuplot draw what `program` writes to it, `arg` being its own, into an SVG file. As above. */
+typedef void bench_report_program_fn(FILE *to, const struct bench_about *a, const void *arg);
+int bench_report_draw(const struct cli_common *c, const struct bench_about *a, bench_report_program_fn *program,
+		      const void *arg, const char *path);
+
 #endif

@@ -6,10 +6,14 @@
 
 #include "base/base.h"
 #include "cli/bench_report.h"
+#include "cli/bench_sweep.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/embedded.h"
 #include "cli/progress.h"
+#include "lab/profile.h"
+
+#define BENCH_SIM "sim:"
 
 enum bench_option {
 	BENCH_OPTION_DESIGN = 256,
@@ -34,6 +38,10 @@ enum bench_option {
 	BENCH_OPTION_KEEP,
 	BENCH_OPTION_VERIFY,
 	BENCH_OPTION_SEED,
+	BENCH_OPTION_ITEMS,
+	BENCH_OPTION_MACHINES,
+	BENCH_OPTION_FOOTPRINT,
+	BENCH_OPTION_WARMUP,
 };
 
 static const struct argp_option bench_options[] = {
@@ -49,6 +57,9 @@ static const struct argp_option bench_options[] = {
 	  "uniform, zipfian, scrambled or latest (default: as YCSB: latest for D, else scrambled)",
 	  2 },
 	{ "theta", BENCH_OPTION_THETA, "T", 0, "Skew, between 0 and 1 (default: 0.99)", 2 },
+	{ "items", BENCH_OPTION_ITEMS, "N", 0,
+	  "scrambled: how many items the popular ones are drawn from; ranks share the keys (default: 10^10, as YCSB)",
+	  2 },
 	{ "key-size", BENCH_OPTION_KEY_SIZE, "BYTES", 0, "Length of every key (default: 16)", 2 },
 	{ "value-size", BENCH_OPTION_VALUE_SIZE, "BYTES", 0, "Length of every value (default: 32)",
 	  2 },
@@ -61,7 +72,8 @@ static const struct argp_option bench_options[] = {
 	{ "threads", BENCH_OPTION_THREADS, "N", 0,
 	  "Threads of each client; each has its own connections and session (default: 1)", 3 },
 	{ "clients", BENCH_OPTION_CLIENTS, "N", 0,
-	  "Clients (default: 1). All run in this process: two clients of three threads are six sessions",
+	  "Clients (default: 1). All run in this process: two clients of three threads are six sessions. A list "
+	  "such as 1,2,4,8: a run with each",
 	  3 },
 	{ "depth", BENCH_OPTION_DEPTH, "N", 0,
 	  "Operations in flight per thread, each in a fiber (default: 32, as in a batch; 1 shows what one operation "
@@ -73,31 +85,53 @@ static const struct argp_option bench_options[] = {
 	{ "no-backoff", BENCH_OPTION_NO_BACKOFF, NULL, 0,
 	  "Retry a lost exchange at once and do not combine operations on one key", 3 },
 	{ "no-credits", BENCH_OPTION_NO_CREDITS, NULL, 0, "Do not bound the verbs in flight", 3 },
-	{ "shared-qp", BENCH_OPTION_SHARED_QP, NULL, 0, "All threads post through one queue pair",
+	{ "shared-qp", BENCH_OPTION_SHARED_QP, "N", OPTION_ARG_OPTIONAL,
+	  "All threads post through one queue pair; with --pool sim: through N of each machine (default there: "
+	  "as many as the profile's driver has doorbells)",
 	  3 },
 
 	{ NULL, 0, NULL, 0, "Where:", 4 },
 	{ "nodes", BENCH_OPTION_NODES, "N", 0,
-	  "Without --pool: memory nodes to start for the run, as processes (default: 1)", 4 },
+	  "Without --pool: memory nodes to start for the run, as processes; of a simulated pool (default: 1)",
+	  4 },
 	{ "size", BENCH_OPTION_SIZE, "BYTES", 0,
-	  "Without --pool: memory of each node (default: what the keys need, at least 256m)", 4 },
+	  "The same: memory of each node (default: what the keys need, at least 256m)", 4 },
 	{ "table", BENCH_OPTION_TABLE, "NAME", 0,
 	  "Table to make; it must not exist yet (default: bench)", 4 },
 	{ "keep", BENCH_OPTION_KEEP, NULL, 0, "Do not drop the table afterwards", 4 },
 
-	{ NULL, 0, NULL, 0, "Output:", 5 },
+	{ NULL, 0, NULL, 0, "With --pool sim:PROFILE only:", 5 },
+	{ "machines", BENCH_OPTION_MACHINES, "N", 0,
+	  "Machines that the clients' threads are spread over, with a network card each (default: as few as the "
+	  "profile's threads of a machine allow)",
+	  5 },
+	{ "footprint", BENCH_OPTION_FOOTPRINT, "F", 0,
+	  "The table stands for one that is F times larger: the card's cache of page addresses covers as much less "
+	  "(default: 1)",
+	  5 },
+	{ "warmup", BENCH_OPTION_WARMUP, "N", 0,
+	  "Operations that run before and do not count (default: 0)", 5 },
+
+	{ NULL, 0, NULL, 0, "Output:", 6 },
 	{ "plot", BENCH_OPTION_PLOT, "FILE", 0,
-	  "Also draw latency over percentile into an SVG file (needs gnuplot)", 5 },
+	  "Also draw an SVG file (needs gnuplot): latency over percentile; with a list of clients throughput and 99th "
+	  "percentile over clients",
+	  6 },
 	{ 0 },
 };
 
 struct bench_args {
 	struct cli_common common;
 	struct bench_opts opts;
+	struct bench_sim_opts sim;
+	struct nic_profile profile;
 	const char *workload, *distribution, *plot;
 	const char *own_pool; /* an option that was given and needs a pool of our own; or NULL */
+	const char *sim_only; /* an option that was given and needs the simulator; or NULL */
 	double theta;
-	uint64_t keys, ops, key_len, value_len, threads, clients, depth, nodes, size;
+	uint64_t keys, ops, items, key_len, value_len, threads, depth, nodes, size;
+	uint64_t machines, footprint, warmup, queues;
+	unsigned clients[BENCH_SWEEP_MAX], clients_n; /* a sweep when there are several */
 };
 
 static void
@@ -109,6 +143,27 @@ bench_number(struct argp_state *state, const char *option, const char *arg, uint
 			   (unsigned long long)max);
 }
 
+/* "4" or "1,2,4" */
+static void
+bench_clients(struct argp_state *state, struct bench_args *a, char *arg)
+{
+	char *next;
+
+	for (a->clients_n = 0; arg; arg = next) {
+		uint64_t n;
+
+		next = strchr(arg, ',');
+		if (next)
+			*next++ = '\0';
+		bench_number(state, "clients", arg, 1024, &n);
+		if (n == 0)
+			argp_error(state, "--clients: at least 1");
+		if (a->clients_n == BENCH_SWEEP_MAX)
+			argp_error(state, "--clients: at most %d numbers", BENCH_SWEEP_MAX);
+		a->clients[a->clients_n++] = (unsigned)n;
+	}
+}
+
 static void
 bench_theta(struct argp_state *state, const char *arg, double *out)
 {
@@ -117,6 +172,37 @@ bench_theta(struct argp_state *state, const char *arg, double *out)
 	*out = strtod(arg, &end);
 	if (*arg == '\0' || *end != '\0' || !(*out > 0 && *out < 1))
 		argp_error(state, "--theta: '%s' does not lie between 0 and 1", arg);
+}
+
+/* The options of the simulator. */
+static bool
+bench_parse_sim(struct bench_args *a, int key, const char *arg, struct argp_state *state)
+{
+	switch (key) {
+	case BENCH_OPTION_MACHINES:
+		a->sim_only = "--machines";
+		bench_number(state, "machines", arg, 1024, &a->machines);
+		return true;
+	case BENCH_OPTION_FOOTPRINT:
+		a->sim_only = "--footprint";
+		bench_number(state, "footprint", arg, 1 << 20, &a->footprint);
+		return true;
+	case BENCH_OPTION_WARMUP:
+		a->sim_only = "--warmup";
+		bench_number(state, "warmup", arg, (uint64_t)1 << 40, &a->warmup);
+		return true;
+	case BENCH_OPTION_SHARED_QP:
+		a->opts.shared_qp = true;
+		if (!arg)
+			return true;
+		a->sim_only = "--shared-qp=N";
+		bench_number(state, "shared-qp", arg, 1024, &a->queues);
+		if (a->queues == 0)
+			argp_error(state, "--shared-qp: at least 1");
+		return true;
+	default:
+		return false;
+	}
 }
 
 /* The options that take a number: where it goes and how large it may be. */
@@ -143,8 +229,8 @@ bench_parse_number(struct bench_args *a, int key, const char *arg, struct argp_s
 	case BENCH_OPTION_THREADS:
 		bench_number(state, "threads", arg, 1024, &a->threads);
 		return true;
-	case BENCH_OPTION_CLIENTS:
-		bench_number(state, "clients", arg, 1024, &a->clients);
+	case BENCH_OPTION_ITEMS:
+		bench_number(state, "items", arg, (uint64_t)1 << 50, &a->items);
 		return true;
 	case BENCH_OPTION_DEPTH:
 		bench_number(state, "depth", arg, 4096, &a->depth);
@@ -175,7 +261,7 @@ bench_parse(int key, char *arg, struct argp_state *state)
 {
 	struct bench_args *a = state->input;
 
-	if (bench_parse_number(a, key, arg, state))
+	if (bench_parse_number(a, key, arg, state) || bench_parse_sim(a, key, arg, state))
 		return 0;
 	switch (key) {
 	case ARGP_KEY_INIT:
@@ -199,8 +285,8 @@ bench_parse(int key, char *arg, struct argp_state *state)
 	case BENCH_OPTION_NO_CREDITS:
 		a->opts.no_credits = true;
 		return 0;
-	case BENCH_OPTION_SHARED_QP:
-		a->opts.shared_qp = true;
+	case BENCH_OPTION_CLIENTS:
+		bench_clients(state, a, arg);
 		return 0;
 	case BENCH_OPTION_VERIFY:
 		a->opts.verify = true;
@@ -229,6 +315,8 @@ static const struct argp bench_argp = {
 	.doc = "Runs a workload and measures time, round trips, verbs and bytes of every operation.\v"
 	       "Without --pool and FARSIDE_POOL it starts memory nodes of its own, so it works anywhere:\n\n"
 	       "  farside bench --workload A --keys 1m --threads 2\n\n"
+	       "With --pool sim:PROFILE the pool and its clients are simulated, in virtual time:\n\n"
+	       "  farside bench --pool sim:cx6-200 --clients 512\n\n"
 	       "Numbers may end in k, m or g (powers of 1024). Times include making the operation, some 30 ns. "
 	       "Bytes are those of RoCEv2 frames. Interrupted, it reports what was done until then.",
 	.children = bench_children,
@@ -283,6 +371,7 @@ bench_spec(struct bench_args *a)
 		return CLI_USAGE;
 	}
 	s->theta = a->theta;
+	s->items = a->items;
 	s->keys = a->keys;
 	s->ops = a->ops ? a->ops : s->percent[WORKLOAD_DELETE] ? a->keys
 							       : 1000000;
@@ -292,11 +381,10 @@ bench_spec(struct bench_args *a)
 		cli_error(&a->common, "%s", wrong);
 		return CLI_USAGE;
 	}
-	if (a->threads == 0 || a->clients == 0 || a->depth == 0 || a->nodes == 0) {
-		cli_error(&a->common, "threads, clients, depth and nodes must be at least 1");
+	if (a->threads == 0 || a->depth == 0 || a->nodes == 0) {
+		cli_error(&a->common, "threads, depth and nodes must be at least 1");
 		return CLI_USAGE;
 	}
-	a->opts.clients = (unsigned)(a->threads * a->clients);
 	a->opts.depth = (unsigned)a->depth;
 	return CLI_OK;
 }
@@ -317,17 +405,10 @@ bench_size(const struct bench_args *a)
 			 2 << 20);
 }
 
+/* What is wrong with a result, and the exit code for it. */
 static int
-bench_show(struct bench_args *a, const struct bench_about *about, const struct bench_result *r)
+bench_judge(struct bench_args *a, const struct bench_result *r, int code)
 {
-	int code = CLI_OK;
-
-	if (a->common.json)
-		code = cli_print_json(&a->common, bench_report_json(about, r));
-	else
-		bench_report_text(about, r);
-	if (a->plot && code == CLI_OK)
-		code = bench_report_plot(&a->common, about, r, a->plot);
 	if (r->wrong_values) {
 		cli_error(&a->common, "%llu reads returned a value that nobody wrote",
 			  (unsigned long long)r->wrong_values);
@@ -344,34 +425,116 @@ bench_show(struct bench_args *a, const struct bench_about *about, const struct b
 }
 
 static int
+bench_show(struct bench_args *a, const struct bench_about *about, const struct bench_result *r)
+{
+	int code = CLI_OK;
+
+	if (a->common.json)
+		code = cli_print_json(&a->common, bench_report_json(about, r));
+	else
+		bench_report_text(about, r);
+	if (a->plot && code == CLI_OK)
+		code = bench_report_plot(&a->common, about, r, a->plot);
+	return bench_judge(a, r, code);
+}
+
+static int
+bench_show_sweep(struct bench_args *a, const struct bench_about *about, const struct bench_sweep *s)
+{
+	int code = CLI_OK;
+
+	if (a->common.json)
+		code = cli_print_json(&a->common, bench_sweep_json(about, s));
+	else
+		bench_sweep_text(about, s);
+	if (a->plot && code == CLI_OK)
+		code = bench_sweep_plot(&a->common, about, s, a->plot);
+	for (unsigned i = 0; i < s->n; i++)
+		code = bench_judge(a, s->results[i], code);
+	return code;
+}
+
+/* One run with that many clients. */
+static int
+bench_once(struct bench_args *a, unsigned clients, struct bench_result *r)
+{
+	struct bench_line line = { .phase = NULL };
+	int err;
+
+	a->opts.clients = clients * (unsigned)a->threads;
+	if (a->opts.sim) {
+		a->sim.machines = (unsigned)(a->machines ? a->machines
+							 : (a->opts.clients + a->profile.threads -
+							    1) / a->profile.threads);
+	}
+	a->opts.arg = &line;
+	err = bench_run(&a->opts, r);
+	progress_end(&line.progress);
+	if (err == 0)
+		return CLI_OK;
+	cli_error(&a->common, "%s", r->message);
+	return cli_exit_code(err);
+}
+
+static int
 bench_on(struct bench_args *a, const char *name)
 {
 	struct bench_about about = {
 		.pool = name,
 		.threads = (unsigned)a->threads,
-		.clients = (unsigned)a->clients,
+		.clients = a->clients[0],
 		.opts = &a->opts,
 	};
-	struct bench_result *r = malloc(sizeof(*r));
-	struct bench_line line = { .phase = NULL };
-	int err, code;
+	struct bench_sweep sweep = { .clients = a->clients };
+	int code = CLI_OK;
 
-	if (!r)
-		return cli_error(&a->common, "out of memory");
 	cli_catch_signals();
 	a->opts.stop = bench_stop;
 	a->opts.progress = bench_progress;
-	a->opts.arg = &line;
-	err = bench_run(&a->opts, r);
-	progress_end(&line.progress);
-	if (err == 0) {
-		code = bench_show(a, &about, r);
-	} else {
-		cli_error(&a->common, "%s", r->message);
-		code = cli_exit_code(err);
+	while (sweep.n < a->clients_n && code == CLI_OK && !cli_interrupted()) {
+		struct bench_result *r = malloc(sizeof(*r));
+
+		if (!r) {
+			code = cli_error(&a->common, "out of memory");
+			break;
+		}
+		sweep.results[sweep.n] = r;
+		code = bench_once(a, a->clients[sweep.n++], r);
 	}
-	free(r);
+	if (code == CLI_OK && a->clients_n == 1)
+		code = bench_show(a, &about, sweep.results[0]);
+	else if (code == CLI_OK)
+		code = bench_show_sweep(a, &about, &sweep);
+	while (sweep.n)
+		free(sweep.results[--sweep.n]);
 	return code;
+}
+
+/* The pool is "sim:PROFILE". */
+static int
+bench_simulated(struct bench_args *a)
+{
+	const char *name = a->common.pool + strlen(BENCH_SIM);
+	char message[512];
+
+	if (profile_load(name, &a->profile, message, sizeof(message)) != 0) {
+		cli_error(&a->common, "%s", message);
+		return CLI_USAGE;
+	}
+	a->sim = (struct bench_sim_opts){
+		.profile = &a->profile,
+		.nodes = (unsigned)a->nodes,
+		.region_len = bench_size(a),
+		.queues = (unsigned)(a->queues ? a->queues : far_max(a->profile.queues, 1)),
+		.footprint = a->footprint,
+		.warmup = a->warmup,
+	};
+	if (a->opts.spec.percent[WORKLOAD_DELETE] && a->warmup) {
+		cli_error(&a->common, "--warmup is not for workloads that delete");
+		return CLI_USAGE;
+	}
+	a->opts.sim = &a->sim;
+	return bench_on(a, a->common.pool);
 }
 
 static int
@@ -400,8 +563,11 @@ cmd_bench(int argc, char **argv)
 		.keys = 100000,
 		.key_len = WORKLOAD_KEY_LEN,
 		.value_len = WORKLOAD_VALUE_LEN,
+		.items = WORKLOAD_ITEMS,
 		.threads = 1,
-		.clients = 1,
+		.clients = { 1 },
+		.clients_n = 1,
+		.footprint = 1,
 		.depth = 32,
 		.nodes = 1,
 	};
@@ -410,6 +576,12 @@ cmd_bench(int argc, char **argv)
 	argp_parse(&bench_argp, argc, argv, 0, NULL, &a);
 	if ((code = bench_spec(&a)) != CLI_OK)
 		return code;
+	if (a.common.pool && strncmp(a.common.pool, BENCH_SIM, strlen(BENCH_SIM)) == 0)
+		return cli_finish(&a.common, bench_simulated(&a));
+	if (a.sim_only) {
+		cli_error(&a.common, "%s is for --pool sim:PROFILE", a.sim_only);
+		return CLI_USAGE;
+	}
 	if (a.common.pool && a.own_pool) {
 		cli_error(&a.common,
 			  "%s is for a pool of its own, but --pool or FARSIDE_POOL names '%s'",

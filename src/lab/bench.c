@@ -9,62 +9,17 @@
 #include "lab/bench.h"
 
 #include <limits.h>
-#include <pthread.h>
-#include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
-#include "store/store.h"
+#include "lab/bench_impl.h"
 
 enum {
 	BENCH_LOAD_DEPTH = 16, /* inserts in flight per thread at least, whatever the run's depth */
 	BENCH_TURN_NS = 50000000, /* between looks at progress and stop */
 	BENCH_PUBLISH = 256,      /* operations between two updates of a worker's progress */
-};
-
-struct bench;
-
-struct bench_worker {
-	struct bench *bench;
-	pthread_t thread;
-	struct far *far;
-	struct far_table *table;
-	struct workload gen;
-	uint64_t left;       /* operations to start in this phase */
-	uint64_t next;       /* load: the next key number */
-	uint64_t finished;   /* operations that succeeded in this phase */
-	uint64_t failed, wrong_values;
-	uint64_t begin_ns, end_ns;
-	int err;
-	struct bench_account kinds[BENCH_KINDS];
-	struct far_count background;
-	_Atomic uint64_t done; /* `finished`, as last published */
-	char message[FAR_ERRMSG_MAX + 64];
-};
-
-struct bench {
-	const struct bench_opts *opts;
-	struct bench_worker *workers; /* opts->clients of them */
-	struct workload_seq *seq;
-	struct far_shared_queue *shared_queue;
-	struct far *far; /* the calling thread's */
-	struct bench_result *result;
-	unsigned started;         /* workers that have a thread */
-	_Atomic bool stop; /* no new operation is to be started: interrupted, or somebody failed */
-	pthread_mutex_t lock;     /* of the gate: */
-	pthread_cond_t opened;
-	unsigned gate;            /* how often it was opened */
-	unsigned running;         /* workers that are not at the gate */
-};
-
-/* One operation in flight. */
-struct bench_fiber {
-	struct bench_worker *worker;
-	struct far_count spent;
-	unsigned char *key, *value;
 };
 
 static const char *const bench_kind_names[] = { "get_hit", "get_miss", "insert",
@@ -118,7 +73,7 @@ bench_put(struct bench_fiber *b, struct far_task *task, enum far_put_mode mode, 
 }
 
 /* One operation. *kind tells whose account it goes to. */
-static int
+int
 bench_operate(struct bench_fiber *b, struct far_task *task, struct workload_step step,
 	      enum bench_kind *kind)
 {
@@ -150,14 +105,14 @@ bench_operate(struct bench_fiber *b, struct far_task *task, struct workload_step
 }
 
 /* Errors that end one operation but not the run. */
-static bool
+bool
 bench_goes_on(int err)
 {
 	return err == -FAR_ECONTENDED || err == -FAR_ETIMEOUT;
 }
 
 /* The first error of a worker stays; everybody stops. */
-static void
+void
 bench_fail(struct bench_worker *w, int err, const char *what)
 {
 	if (w->err)
@@ -167,7 +122,7 @@ bench_fail(struct bench_worker *w, int err, const char *what)
 	atomic_store(&w->bench->stop, true);
 }
 
-static bool
+bool
 bench_take(struct bench_worker *w)
 {
 	if (w->left == 0 || atomic_load_explicit(&w->bench->stop, memory_order_relaxed))
@@ -213,7 +168,7 @@ bench_run_fiber(struct far_task *task, void *arg)
 	}
 }
 
-static void
+void
 bench_load_fiber(struct far_task *task, void *arg)
 {
 	struct bench_fiber *b = arg;
@@ -237,29 +192,37 @@ bench_load_fiber(struct far_task *task, void *arg)
 
 /* Workers ----------------------------------------------------------------------------------------------------- */
 
+struct bench_fiber *
+bench_fibers_new(struct bench_worker *w, unsigned n)
+{
+	size_t key = far_align(w->bench->opts->spec.key_len, 64),
+	       value = far_align(w->bench->opts->spec.value_len, 64);
+	struct bench_fiber *fibers = calloc(n, sizeof(*fibers) + key + value);
+	unsigned char *bytes = (unsigned char *)(fibers + n);
+
+	for (unsigned i = 0; fibers && i < n; i++) {
+		fibers[i].worker = w;
+		fibers[i].key = bytes + i * (key + value);
+		fibers[i].value = fibers[i].key + key;
+	}
+	return fibers;
+}
+
 /* Runs `n` fibers of `fn` until w->left operations are done. */
 static int
 bench_fibers(struct bench_worker *w, void (*fn)(struct far_task *task, void *arg), unsigned n)
 {
-	size_t key = far_align(w->bench->opts->spec.key_len, 64),
-	       value = far_align(w->bench->opts->spec.value_len, 64);
-	unsigned char *bytes = calloc(n, key + value);
-	struct bench_fiber *fibers = calloc(n, sizeof(*fibers));
+	struct bench_fiber *fibers = bench_fibers_new(w, n);
 	void **args = calloc(n, sizeof(*args));
 	int err = -FAR_ENOMEM;
 
-	if (bytes && fibers && args) {
-		for (unsigned i = 0; i < n; i++) {
-			fibers[i].worker = w;
-			fibers[i].key = bytes + i * (key + value);
-			fibers[i].value = fibers[i].key + key;
+	if (fibers && args) {
+		for (unsigned i = 0; i < n; i++)
 			args[i] = &fibers[i];
-		}
 		err = store_run(w->far, n, fn, args);
 	}
 	free(args);
 	free(fibers);
-	free(bytes);
 	return err;
 }
 
@@ -421,7 +384,7 @@ bench_span(const struct bench *b)
 	return end > begin ? end - begin : 0;
 }
 
-static void
+void
 bench_sum(const struct bench *b)
 {
 	struct bench_result *r = b->result;
@@ -515,7 +478,7 @@ bench_violation(void *arg, const char *line)
 }
 
 /* What the table looks like after the run. */
-static int
+int
 bench_inspect(struct bench *b)
 {
 	struct bench_result *r = b->result;
@@ -538,7 +501,7 @@ bench_inspect(struct bench *b)
 }
 
 /* Notes for the caller what the handle says about `err`, unless something was noted before. */
-static int
+int
 bench_say(struct bench *b, int err)
 {
 	struct bench_result *r = b->result;
@@ -590,6 +553,8 @@ bench_open(struct bench *b)
 		return -FAR_ENOMEM;
 	if ((err = workload_seq_open(o->spec.keys, &b->seq)) != 0)
 		return err;
+	if (o->sim)
+		return 0;
 	if (o->shared_qp && (err = far_shared_queue_new(&b->shared_queue)) != 0)
 		return err;
 	return far_open(o->pool, &opts, &b->far);
@@ -612,9 +577,13 @@ bench_run(const struct bench_opts *o, struct bench_result *r)
 		snprintf(r->message, sizeof(r->message), "%s", wrong);
 		return -FAR_EINVAL;
 	}
-	if ((err = bench_open(&b)) == 0)
+	err = bench_open(&b);
+	if (err == 0 && o->sim) {
+		err = bench_on_sim(&b);
+	} else if (err == 0) {
 		err = bench_on_pool(&b);
-	r->stopped = err == 0 && atomic_load(&b.stop);
+		r->stopped = err == 0 && atomic_load(&b.stop);
+	}
 	if (err != 0 && !*r->message)
 		snprintf(r->message, sizeof(r->message), "%s", far_strerror(err));
 	bench_fini(&b);

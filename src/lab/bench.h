@@ -4,7 +4,7 @@
  *
  * Every thread is a client of its own: a handle, a session, its fibers. It loads its share of the keys, waits for the
  * others, and then runs its share of the operations, `depth` at a time. Each operation's time and counts go to the
- * account of its kind; nothing is sampled.
+ * account of its kind; nothing is sampled. In the simulator the clients share one loop instead, and time is virtual.
  */
 #ifndef FAR_LAB_BENCH_H
 #define FAR_LAB_BENCH_H
@@ -12,6 +12,7 @@
 #include <farside/fabric.h>
 #include <farside/far.h>
 
+#include "fabric/nic.h"
 #include "lab/hist.h"
 #include "lab/workload.h"
 
@@ -34,8 +35,20 @@ struct bench_account {
 	struct far_count spent;
 };
 
+/* A pool in the simulator's performance mode. All times but that of the load phase are virtual then. */
+struct bench_sim_opts {
+	const struct nic_profile *profile;
+	unsigned nodes;      /* memory nodes, of region_len bytes each */
+	uint64_t region_len;
+	unsigned machines;   /* that the clients are spread over */
+	unsigned queues;     /* shared_qp: queue pairs of each machine, >= 1 */
+	uint64_t footprint;  /* see struct far_sim_timing */
+	uint64_t warmup;     /* operations that go before and do not count */
+};
+
 struct bench_opts {
-	const char *pool;   /* URI */
+	const char *pool;   /* URI; not looked at when `sim` is set */
+	const struct bench_sim_opts *sim; /* NULL: a pool of processes */
 	const char *table;  /* must not exist yet; dropped afterwards unless `keep` */
 	const char *design; /* NULL: default */
 	struct workload_spec spec;
@@ -45,9 +58,10 @@ struct bench_opts {
 	bool verify;        /* compare every value read with what was written; check the table afterwards */
 	bool keep;
 	uint64_t seed;
-	/* Called by the calling thread every 50 ms: `phase` is "load" or "run". NULL: not. */
+	/* Called by the calling thread every 50 ms (with `sim`: every 1,024 operations): `phase` is "load" or "run".
+	 * NULL: not. */
 	void (*progress)(void *arg, const char *phase, uint64_t done, uint64_t all);
-	/* Asked every 50 ms: true ends the run early. NULL: never. */
+	/* Asked as often: true ends the run early. NULL: never. */
 	bool (*stop)(void *arg);
 	void *arg;
 };

@@ -118,6 +118,7 @@ workload_find(const char *name, struct workload_spec *s)
 			continue;
 		*s = workload_specs[i];
 		s->theta = WORKLOAD_THETA;
+		s->items = WORKLOAD_ITEMS;
 		s->key_len = WORKLOAD_KEY_LEN;
 		s->value_len = WORKLOAD_VALUE_LEN;
 		return 0;
@@ -153,6 +154,8 @@ workload_check(const struct workload_spec *s)
 		sum += s->percent[i];
 	if (sum != 100)
 		return "the shares of the operations do not add up to 100 %";
+	if (s->items < 1)
+		return "popularity needs at least one item";
 	if (s->keys < 1)
 		return "a workload needs at least one key";
 	if (!(s->theta > 0 && s->theta < 1))
@@ -228,9 +231,6 @@ workload_seq_limit(const struct workload_seq *q)
 
 /* Generators -------------------------------------------------------------------------------------------------- */
 
-/* YCSB draws scrambled ranks from 0 ... 10^10, whatever the number of keys: the skew does not depend on it. */
-#define WORKLOAD_SCRAMBLED_ITEMS ((uint64_t)10000000001)
-
 enum { WORKLOAD_TRIES = 1000 };
 
 void
@@ -245,7 +245,7 @@ workload_init(struct workload *w, const struct workload_spec *spec, struct workl
 	 * change which keys are hot. */
 	w->space = spec->keys + 2 * spec->ops * spec->percent[WORKLOAD_INSERT] / 100;
 	zipf_init(&w->zipf,
-		  spec->dist == WORKLOAD_SCRAMBLED ? WORKLOAD_SCRAMBLED_ITEMS : spec->keys,
+		  spec->dist == WORKLOAD_SCRAMBLED ? spec->items : spec->keys,
 		  spec->theta);
 }
 

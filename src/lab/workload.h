@@ -65,6 +65,7 @@ struct workload_spec {
 	unsigned percent[WORKLOAD_KINDS]; /* sum: 100 */
 	enum workload_dist dist;
 	double theta;
+	uint64_t items;   /* scrambled: ranks are drawn among so many, whatever the number of keys */
 	uint64_t keys;    /* loaded before the run */
 	uint64_t ops;
 	size_t key_len;
@@ -73,6 +74,7 @@ struct workload_spec {
 
 enum { WORKLOAD_KEY_LEN = 16, WORKLOAD_VALUE_LEN = 32 };
 #define WORKLOAD_THETA 0.99
+#define WORKLOAD_ITEMS ((uint64_t)10000000001) /* as YCSB: the skew does not depend on the number of keys */
 
 /* Fills `s` with the mix and distribution of "A", "B", "C", "D", "F", "insert", "update", "delete" or "negative" (any
  * case), and the defaults above. -FAR_ENOENT. */

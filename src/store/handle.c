@@ -229,7 +229,8 @@ static void
 store_free(struct far *f)
 {
 	far_fabric_close(f->fabric);
-	far_loop_close(f->loop);
+	if (!f->loop_lent)
+		far_loop_close(f->loop);
 	/* Only what could not be closed in a fiber is left of the session. */
 	pool_forget(f->pool);
 	store_arena_free(&f->results);
@@ -262,23 +263,30 @@ store_open_loop(struct far *f, uint64_t seed)
 	return far_loop_open(&opts, &f->loop);
 }
 
+/* The loop and the connection are there: begins the session. */
 static int
-store_open_pool(struct far *f, const char *uri, const struct far_opts *opts)
+store_open_session(struct far *f, const struct far_opts *opts)
 {
-	struct far_fabric_opts fabric = { .credits = opts->credits,
-					  .shared_queue = opts->shared_queue };
 	struct store_open o = { .f = f };
-	int err = store_open_loop(f, opts->seed);
+	int err;
 
-	if (!err)
-		err = far_fabric_open(uri, f->loop, &fabric, &f->fabric);
-	if (err)
-		return err;
 	o.opts.lease_ns = opts->lease_ns;
 	if (opts->lease_ns)
 		o.opts.tick_ns = far_min(POOL_TICK_NS, opts->lease_ns / 20);
 	err = store_call(f, store_open_fiber, &o);
 	return err ? err : o.err;
+}
+
+static int
+store_open_pool(struct far *f, const char *uri, const struct far_opts *opts)
+{
+	struct far_fabric_opts fabric = { .credits = opts->credits,
+					  .shared_queue = opts->shared_queue };
+	int err = store_open_loop(f, opts->seed);
+
+	if (!err)
+		err = far_fabric_open(uri, f->loop, &fabric, &f->fabric);
+	return err ? err : store_open_session(f, opts);
 }
 
 int
@@ -306,6 +314,28 @@ far_open(const char *uri, const struct far_opts *opts, struct far **out)
 		far_close(f);
 		store_uri_explain(uri, err, text);
 	}
+	return err;
+}
+
+int
+store_open_on(struct far_loop *l, struct far_fabric *fabric, const struct far_opts *opts,
+	      struct far **out)
+{
+	struct far *f = store_new(opts);
+	int err;
+
+	if (!f)
+		return -FAR_ENOMEM;
+	f->loop = l;
+	f->loop_lent = true;
+	f->fabric = fabric;
+	err = store_open_session(f, opts);
+	if (!err) {
+		*out = f;
+		return 0;
+	}
+	f->fabric = NULL;
+	store_free(f);
 	return err;
 }
 

@@ -37,6 +37,7 @@ struct store_error {
 struct far {
 	pthread_mutex_t lock; /* held while the loop runs */
 	struct far_loop *loop;
+	bool loop_lent; /* by the caller of store_open_on() */
 	struct far_fabric *fabric;
 	struct pool *pool;
 	struct far_table *tables;

@@ -14,6 +14,13 @@
 #include "index/index.h"
 
 /*
+ * Opens a handle over a loop and a connection that the caller made, such as the simulator's, where all clients share
+ * one loop. No thread renews its lease: the loop must run. far_close() closes the connection too, but not the loop; on
+ * error both stay the caller's. As far_open() otherwise; `shared_queue` and `credits` of the options are ignored.
+ */
+int store_open_on(struct far_loop *l, struct far_fabric *fabric, const struct far_opts *opts, struct far **out);
+
+/*
  * Runs fn(task, args[0]) ... fn(task, args[n - 1]) as fibers of f's loop, with its fabric as their connection, and
  * returns when all have ended. Their account is nobody until they call far_account(). Not reentrant. -FAR_ENOMEM:
  * some were not started; those that were have ended.

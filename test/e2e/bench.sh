@@ -66,6 +66,40 @@ if command -v gnuplot >/dev/null; then
 	ok "a plot that cannot be written is refused before the run"
 fi
 
+# The simulator: the same report in virtual time, the same twice.
+sim="--pool sim:cx6-200 --nodes 2 --keys 5000 --ops 20000 --depth 4 --json"
+runs 0 bench $sim --threads 8 --workload A --warmup 1000 --footprint 10 --verify && [ "$(member ops)" = 20000 ] &&
+	[ "$(member failed)" = 0 ] && cp out first && runs 0 bench $sim --threads 8 --workload A --warmup 1000 --footprint 10 \
+	--verify && cmp -s out first
+ok "a simulated pool: every value is right, and one seed is one run"
+runs 0 bench $sim --threads 8 --workload C --seed 2 && ! cmp -s out first && [ "$(kind get_hit n)" = 20000 ] &&
+	[ "$(kind get_hit round_trips | cut -c1)" = 2 ] && [ "$(kind get_hit p50_ns)" -gt 3000 ]
+ok "a get there takes two round trips, and their time"
+for profile in cx4-100 cx5-100 tcp cxl; do
+	runs 0 bench --pool sim:$profile --keys 1000 --ops 2000 --workload D --json && [ "$(member ops)" = 2000 ]
+	ok "profile $profile"
+done
+runs 0 bench $sim --threads 16 --workload A && fast=$(member ops_per_s | cut -d. -f1) &&
+	runs 0 bench $sim --threads 16 --workload A --no-backoff --no-credits --shared-qp=1 &&
+	[ "$fast" -gt $((2 * $(member ops_per_s | cut -d. -f1))) ]
+ok "the switches act there"
+runs 0 bench --pool sim:cx6-200 --keys 2000 --ops 4000 --clients 1,2,4 && [ "$(grep -c '^ *[124] ' out)" = 3 ]
+ok "a list of clients: a line of each"
+runs 0 bench --pool sim:cx6-200 --keys 2000 --ops 4000 --clients 1,4 --json && [ "$(grep -o '"design"' out | wc -l)" = 2 ]
+ok "and an array"
+if command -v gnuplot >/dev/null; then
+	runs 0 bench --pool sim:cx6-200 --keys 2000 --ops 4000 --clients 1,4 --plot sweep.svg && grep -q '<svg' sweep.svg
+	ok "and a plot"
+fi
+runs 2 bench --pool sim:cx9 && grep -q "there are cx4-100, cx5-100, cx6-200, cxl, tcp" err
+ok "an unknown profile: which there are"
+runs 2 bench --warmup 5 --keys 10 && grep -q -- "--warmup is for --pool sim:PROFILE" err
+ok "options of the simulator are refused elsewhere"
+runs 2 bench --pool sim:tcp --clients 1,0 && runs 2 bench --pool sim:tcp --clients 1,,2
+ok "a list with something else in it"
+runs 0 bench --pool sim:cxl --keys 2000 --ops 2000 --workload delete --json && grep -q '"table": {"keys": 0,' out
+ok "a delete workload there ends with an empty table"
+
 # An interrupt ends the run with a report of what was done, and leaves no process.
 "$farside" bench --keys 1000 --ops 1000000000 --json >out 2>err &
 pid=$!

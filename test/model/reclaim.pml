@@ -75,10 +75,9 @@ inline drain(s)
 {
 	atomic {
 		old = era[s] & 1;
-		if
-		:: INSIDE(s, 1 - old) == 0 -> era[s] = 1 - old
-		:: else -> assert((s) == 0 && fenced)
-		fi
+		/* A new era starts only when the last but one is empty. */
+		assert(INSIDE(s, 1 - old) == 0);
+		era[s] = 1 - old
 	};
 	atomic { INSIDE(s, old) == 0 || ((s) == 0 && fenced); old = 0 }
 }

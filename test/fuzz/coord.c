@@ -19,19 +19,29 @@ coord_now(void *arg)
 	return coord_now_ns;
 }
 
+static char coord_path[] = "/dev/shm/farside-fuzz-XXXXXX";
+
+/* Nothing stays behind, unless a finding ends the process. */
+static void
+coord_remove(void)
+{
+	unlinkat(coord_dir, "a.lease", 0);
+	unlinkat(coord_dir, "a.lease.new", 0);
+	rmdir(coord_path);
+}
+
 static struct coord *
 coord_start(void)
 {
 	static struct coord *c;
-	static char dir[] = "/dev/shm/farside-fuzz-XXXXXX";
 	struct far_clock clock = { .now = coord_now };
 
 	if (c)
 		return c;
-	FUZZ_CHECK(mkdtemp(dir));
-	coord_dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	FUZZ_CHECK(coord_dir >= 0 && coord_file_open(dir, &clock, &c) == 0);
-	/* Everything goes on without the folder's name; so nothing stays behind, however this process ends. */
+	FUZZ_CHECK(mkdtemp(coord_path));
+	coord_dir = open(coord_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	FUZZ_CHECK(coord_dir >= 0 && atexit(coord_remove) == 0);
+	FUZZ_CHECK(coord_file_open(coord_path, &clock, &c) == 0);
 	return c;
 }
 

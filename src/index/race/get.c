@@ -34,7 +34,8 @@ race_get(struct far_index *ix, struct far_task *t, struct far_bytes key, struct 
 			return found;
 		/* 3. Split since? What we saw is history. */
 		if (RACE_FATE_KIND(fate) >= RACE_FATE_DECIDED) {
-			if ((err = race_follow(r, t, &v)) != 0 || (err = backoff_wait(t, &b)) != 0)
+			/* Counted as a retry before it costs a round trip. */
+			if ((err = backoff_wait(t, &b)) != 0 || (err = race_follow(r, t, &v)) != 0)
 				return err;
 			continue;
 		}

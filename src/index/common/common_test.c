@@ -213,6 +213,7 @@ patience_idle(void *arg, uint64_t until)
 struct patience_case {
 	uint64_t lease_ns;
 	bool changing;  /* at each look another client is at it */
+	uint64_t stall_ns; /* the second look takes so long */
 	unsigned looks; /* until patience ends, */
 	unsigned soon;  /* the first of them that come before the waits are long */
 	uint64_t took_ns;
@@ -225,19 +226,19 @@ patience_fiber(struct far_task *t, void *arg)
 	uint64_t start = far_now(t);
 	struct patience p;
 
-	patience_start(&p, t, c->lease_ns);
+	patience_start(&p, c->lease_ns);
 	while (patience_wait(&p, t) == 0 && c->looks < 10000) {
-		c->looks++;
+		if (++c->looks == 2)
+			far_sleep(t, c->stall_ns);
 		c->soon += !patience_is_long(&p);
-		patience_meet(&p, t, c->changing ? 1 + c->looks : 1);
+		patience_meet(&p, c->changing ? 1 + c->looks : 1);
 	}
 	c->took_ns = far_now(t) - start;
 }
 
 static struct patience_case
-patience_run(uint64_t lease_ns, bool changing)
+patience_play(struct patience_case c)
 {
-	struct patience_case c = { .lease_ns = lease_ns, .changing = changing };
 	uint64_t now = 1;
 	struct far_loop *loop;
 
@@ -246,6 +247,21 @@ patience_run(uint64_t lease_ns, bool changing)
 	far_loop_run(loop);
 	far_loop_close(loop);
 	return c;
+}
+
+static struct patience_case
+patience_run(uint64_t lease_ns, bool changing)
+{
+	return patience_play((struct patience_case){ .lease_ns = lease_ns, .changing = changing });
+}
+
+static void
+test_patience_of_a_client_that_was_held_up_is_not_used_up(void)
+{
+	struct patience_case c = { .lease_ns = 2000000000, .stall_ns = 10000000000 };
+
+	c = patience_play(c);
+	CHECK_EQ(c.looks, patience_run(c.lease_ns, false).looks);
 }
 
 static void
@@ -287,6 +303,7 @@ TEST_MAIN(TEST(test_block_round_trip_verifies), TEST(test_block_any_flipped_bit_
 	  TEST(test_gate_other_writes_go_one_by_one),
 	  TEST(test_gate_oldest_writer_is_not_overtaken_for_ever),
 	  TEST(test_gate_keys_of_one_hash_are_not_combined),
+	  TEST(test_patience_of_a_client_that_was_held_up_is_not_used_up),
 	  TEST(test_patience_lasts_a_multiple_of_the_lease_and_few_looks),
 	  TEST(test_patience_looks_soon_at_first_and_rarely_later),
 	  TEST(test_patience_ends_though_the_client_waited_for_changes_for_ever))

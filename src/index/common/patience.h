@@ -7,7 +7,8 @@
  * pays few round trips, and waits at most a few times longer than it had to.
  *
  * The longest wait and the end of patience are parts and multiples of the pool's lease, since nothing else tells how
- * long it takes until a silent client is fenced.
+ * long it takes until a silent client is fenced. Only waits count: who was held up itself in the midst of a look looks
+ * again before it gives up.
  */
 #ifndef FAR_INDEX_PATIENCE_H
 #define FAR_INDEX_PATIENCE_H
@@ -27,17 +28,17 @@ enum {
 
 struct patience {
 	uint64_t lease_ns;
-	uint64_t whom;     /* serial of the client waited for, 0: not known yet */
-	uint64_t since_ns; /* it is waited for */
-	uint64_t slept_ns; /* the last wait */
+	uint64_t whom;      /* serial of the client waited for, 0: not known yet */
+	uint64_t waited_ns; /* for it */
+	uint64_t slept_ns;  /* the last time */
 	unsigned others;   /* clients waited for before */
 };
 
 static inline void
-patience_start(struct patience *p, struct far_task *t, uint64_t lease_ns)
+patience_start(struct patience *p, uint64_t lease_ns)
 {
 	FAR_ASSERT(lease_ns);
-	*p = (struct patience){ .lease_ns = lease_ns, .since_ns = far_now(t) };
+	*p = (struct patience){ .lease_ns = lease_ns };
 }
 
 static inline uint64_t
@@ -48,14 +49,14 @@ patience_longest(const struct patience *p)
 
 /* Client `serial` is at it, as was just seen. When it was another one before, this one gets its full time, too. */
 static inline void
-patience_meet(struct patience *p, struct far_task *t, uint64_t serial)
+patience_meet(struct patience *p, uint64_t serial)
 {
 	if (serial == p->whom)
 		return;
 	p->whom = serial;
 	if (p->others < PATIENCE_OTHERS) {
 		p->others++;
-		p->since_ns = far_now(t);
+		p->waited_ns = 0;
 	}
 }
 
@@ -65,9 +66,10 @@ patience_wait(struct patience *p, struct far_task *t)
 {
 	uint64_t next = p->slept_ns ? PATIENCE_GROWTH * p->slept_ns : PATIENCE_FIRST_NS;
 
-	if (far_now(t) - p->since_ns > PATIENCE_LEASES * p->lease_ns)
+	if (p->waited_ns > PATIENCE_LEASES * p->lease_ns)
 		return -FAR_ETIMEOUT;
 	p->slept_ns = far_min(next, patience_longest(p));
+	p->waited_ns += p->slept_ns;
 	far_sleep(t, p->slept_ns);
 	return 0;
 }

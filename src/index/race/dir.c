@@ -217,7 +217,7 @@ race_lock_try(struct race *r, struct far_task *t, struct race_locker *l)
 	if (race_dir_depth(l->line.root) > l->depth)
 		return RACE_NEEDLESS;
 	l->holder = 0;
-	patience_meet(&l->patience, t, old);
+	patience_meet(&l->patience, old);
 	/* Somebody doubles. Is it alive? A lease is not a fence: only FENCE lets us take its lock. */
 	if (old && patience_is_long(&l->patience) && (err = pool_gone(r->pool, t, old)) == 1)
 		l->holder = old;
@@ -266,7 +266,7 @@ race_double(struct race *r, struct far_task *t, unsigned depth)
 	FAR_ASSERT(pool_is_inside(t));
 	if (depth >= RACE_DEPTH_MAX)
 		return -FAR_EFULL;
-	patience_start(&l.patience, t, pool_lease(r->pool));
+	patience_start(&l.patience, pool_lease(r->pool));
 	while (r->doubling) {
 		if ((err = patience_wait(&l.patience, t)) != 0)
 			return err;

@@ -98,7 +98,7 @@ race_wait_look(struct race *r, struct far_task *t, const struct race_view *v, st
 		/* A fiber of ours has yet to claim it, or could not. */
 		return race_is_splitting(r, v->subtable) ? RACE_AGAIN : RACE_DONE;
 	}
-	patience_meet(p, t, RACE_FATE_SERIAL(fate));
+	patience_meet(p, RACE_FATE_SERIAL(fate));
 	err = patience_is_long(p) ? race_check_claimer(r, t, v, fate) : RACE_BEATEN;
 	return err == RACE_BEATEN ? RACE_AGAIN : err;
 }
@@ -110,7 +110,7 @@ race_wait_split(struct race *r, struct far_task *t, const struct race_view *v)
 	int err;
 
 	FAR_ASSERT(pool_is_inside(t));
-	patience_start(&p, t, pool_lease(r->pool));
+	patience_start(&p, pool_lease(r->pool));
 	do {
 		err = patience_wait(&p, t);
 		if (!err)

@@ -58,7 +58,7 @@ _farside()
 		COMPREPLY=($(compgen -d -- "$current"))
 		return
 		;;
-	--pool | --plot | -o | --output | --file)
+	--pool | --plot | -o | --output | --file | --ledger)
 		COMPREPLY=($(compgen -f -- "$current"))
 		return
 		;;
@@ -74,6 +74,7 @@ _farside()
 		COMPREPLY=($(compgen -W "$(_farside_tables "$program" "${pool[@]}")" -- "$current"))
 		;;
 	esac
+	[ "$command" != sim ] || [ "$COMP_CWORD" != 2 ] || COMPREPLY=($(compgen -W "run soak shrink" -- "$current"))
 	[ "$command" != load ] && [ "$command" != node ] || COMPREPLY+=($(compgen -f -- "$current"))
 }
 

@@ -8,6 +8,6 @@
 extern const struct cli_command cli_node;
 extern const struct cli_command cli_create, cli_drop, cli_ls, cli_put, cli_get, cli_del;
 extern const struct cli_command cli_load, cli_dump, cli_scan, cli_stat, cli_check;
-extern const struct cli_command cli_bench, cli_demo;
+extern const struct cli_command cli_bench, cli_demo, cli_sim;
 
 #endif

@@ -15,7 +15,7 @@ static const struct cli_command *const main_commands[] = {
 	&cli_node,
 	&cli_create, &cli_drop, &cli_ls,   &cli_put,  &cli_get,   &cli_del,
 	&cli_load,   &cli_dump, &cli_scan, &cli_stat, &cli_check,
-	&cli_bench, &cli_demo,
+	&cli_bench, &cli_demo, &cli_sim,
 	NULL, /* ends the table */
 };
 

@@ -25,6 +25,7 @@ sim_stop(void *arg, uint64_t serial)
 			return -FAR_EACCESS;
 		k->cut[node] = true;
 		n->sim->faults.fenced++;
+		sim_trouble(n->sim, n->sim->now);
 		k->zombie |= !k->dead;
 		sim_cut(n->sim, k, (int)node, -FAR_EFENCED);
 	}

@@ -141,6 +141,12 @@ schedule_config_read(struct schedule_config *c, FILE *in)
 	return schedule_config_is_valid(c) ? 0 : -FAR_EINVAL;
 }
 
+uint64_t *
+schedule_config_number(struct schedule_config *c, unsigned i)
+{
+	return i < sizeof(*c) / sizeof(uint64_t) ? (uint64_t *)c + i : NULL;
+}
+
 bool
 schedule_config_is_valid(const struct schedule_config *c)
 {

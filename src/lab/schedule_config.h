@@ -84,6 +84,9 @@ bool schedule_config_set(struct schedule_config *c, const char *name, const char
  * the number of the first line that cannot be, or -FAR_EINVAL: together they make no run. */
 int schedule_config_read(struct schedule_config *c, FILE *in);
 
+/* The i-th number of a configuration, or NULL. */
+uint64_t *schedule_config_number(struct schedule_config *c, unsigned i);
+
 /* Whether it can be played. */
 bool schedule_config_is_valid(const struct schedule_config *c);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* schedule_test.c -- random schedules of every design are good, the same each time, and a broken design is found. */
+#include "lab/schedule_shrink.h"
 #include "lab/schedule_sums.h"
 
 #include <string.h>
@@ -214,7 +215,41 @@ test_schedule_broken_design_is_found(void)
 	schedule_free(s);
 }
 
+/* A mistake that takes two clients, one key and an operation each is shrunk to little more than that. */
+static void
+test_schedule_shrink_leaves_little_that_still_fails(void)
+{
+	struct far_index_ops broken = *far_index_find(NULL);
+	struct schedule_shrink k = { .design = &broken, .seeds = 30 };
+	struct schedule_config c;
+	struct schedule_result r;
+	struct schedule *s;
+	uint64_t seed = 0, ops = 0;
+
+	broken.put = broken_put;
+	REQUIRE(schedule_new(&s) == 0);
+	do {
+		schedule_config_draw(&c, ++seed, SCHEDULE_ALL);
+		REQUIRE(schedule_play(s, &c, &broken, &r) == 0);
+	} while (r.verdict == SCHEDULE_GOOD && seed < 1000);
+	REQUIRE(r.verdict != SCHEDULE_GOOD);
+	CHECK_EQ(schedule_shrink(s, &k, &c, &r), 0);
+	CHECK(r.verdict != SCHEDULE_GOOD && r.verdict != SCHEDULE_NO_SETUP);
+	for (unsigned i = 0; i < SCHEDULE_CLIENTS; i++)
+		ops += i < c.clients ? c.ops[i] : 0;
+	printf("# %llu runs, %llu operations left\n", (unsigned long long)k.played, (unsigned long long)ops);
+	schedule_print(s, stdout);
+	CHECK(ops <= 6 && c.clients <= 4 && !c.victim && !c.outage && !c.breaker);
+	/* The correct design survives it. */
+	REQUIRE(schedule_play(s, &c, far_index_find(NULL), &r) == 0);
+	CHECK_EQ(r.verdict, SCHEDULE_GOOD);
+	k.design = far_index_find(NULL);
+	CHECK_EQ(schedule_shrink(s, &k, &c, &r), -FAR_EINVAL);
+	schedule_free(s);
+}
+
 TEST_MAIN(TEST(test_schedule_random_runs_are_good_and_meet_all_trouble),
 	  TEST(test_schedule_same_seed_same_hash_whatever_ran_before),
 	  TEST(test_schedule_config_as_text_plays_the_same_run), TEST(test_schedule_config_that_cannot_be_is_refused),
-	  TEST(test_schedule_trace_tells_every_step_and_changes_none), TEST(test_schedule_broken_design_is_found))
+	  TEST(test_schedule_trace_tells_every_step_and_changes_none), TEST(test_schedule_broken_design_is_found),
+	  TEST(test_schedule_shrink_leaves_little_that_still_fails))

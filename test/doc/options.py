@@ -9,7 +9,8 @@ import sys
 from tap import Cases
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PAGES = {"node": "farside-node.1", "load": "farside-load.1", "dump": "farside-load.1", "bench": "farside-bench.1"}
+PAGES = {"node": "farside-node.1", "load": "farside-load.1", "dump": "farside-load.1", "bench": "farside-bench.1",
+         "sim": "farside-sim.1"}
 TOP = {"--size"}  # of another command, in farside.1's overview and example
 COMMON = {"--help", "--usage", "--pool", "--json"}
 

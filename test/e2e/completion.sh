@@ -35,6 +35,7 @@ offers test_completion_dash_gives_options --create load --c
 offers test_completion_format_gives_formats tsv load t --format t
 offers test_completion_file_of_a_node_gives_files "$dir" node --file "${dir%?}"
 offers test_completion_workload_gives_names F bench --workload ""
+offers test_completion_sim_gives_verbs soak sim s
 
 "$farside" node "shm:$dir/n0" --size 64m >"$dir/out" 2>&1 &
 node=$!

@@ -15,7 +15,7 @@
  *
  * -DROUNDS=..: how often the client takes the lock.
  *
- * Wrong variants: LEASE_IS_FENCE HOME_FIRST HOME_ONLY ACK_BEFORE_CUT FORGET_UNKNOWN IGNORE_REFUSAL TAKE_UNCHECKED
+ * Wrong variants: LEASE_IS_FENCE HOME_FIRST HOME_ONLY ACK_BEFORE_CUT FORGET_UNKNOWN IGNORE_REFUSAL STOP_PER_NODE TAKE_UNCHECKED
  */
 
 #ifndef ROUNDS
@@ -32,6 +32,8 @@ byte joined;
 byte lock, guarded, block;
 /* Its connection to a node is cut; the node said so; node 1 cannot stop it (quarantine). */
 bool cut[2], acked[2], unstoppable;
+/* To stop it at one node is to stop it at all: its process ends. Only then may a node refuse. */
+bool process;
 
 /* Ghosts: who believes to hold the lock. */
 bool inside[4];
@@ -85,7 +87,15 @@ dead:
 inline fence_home()
 {
 	atomic {
+		if
+		:: refusal && unstoppable -> goto refused
+		:: else
+		fi;
 		cut[0] = true;
+		if
+		:: process && joined == JOINED -> cut[1] = true; joined = GONE
+		:: else
+		fi;
 		acked[0] = true;
 		if
 		:: line == 1 -> line = 0; word = 0
@@ -110,10 +120,15 @@ inline fence_other()
 #endif
 			acked[1] = true
 		:: joined == JOINED && unstoppable ->
-#ifndef IGNORE_REFUSAL
-			goto refused
-#else
+#ifdef IGNORE_REFUSAL
 			acked[1] = true
+#else
+			/* The home node is asked all the same: it may be able to. */
+			refusal = true;
+			if
+			:: true -> unstoppable = false
+			:: true
+			fi
 #endif
 		:: joined == JOINED && !unstoppable -> joined = GONE; cut[1] = true; acked[1] = true
 		:: joined == GONE
@@ -125,6 +140,7 @@ inline fence_other()
 proctype other(byte me)
 {
 	byte seen, was;
+	bool refusal;
 
 	/* 1. Take the lock when it is free; or it is the maintenance that looks after the silent. */
 	atomic {
@@ -162,6 +178,11 @@ proctype other(byte me)
 #endif
 	fence_home();
 #endif
+	/* Some node refused: not yet. Who looks next finds the line free, or not. */
+	if
+	:: refusal -> goto refused
+	:: else
+	fi;
 #endif
 gone:
 	if
@@ -215,7 +236,10 @@ init
 	atomic {
 		if
 		:: true
-		:: unstoppable = true
+		:: unstoppable = true;
+#ifndef STOP_PER_NODE
+		   process = true
+#endif
 		fi;
 		run client();
 		run other(2);

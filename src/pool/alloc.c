@@ -1,30 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * alloc.c -- blocks of far memory.
+ * alloc.c -- blocks of far memory: when a heap gets chunks, and when it gives them up.
  *
- * The nodes hand out chunks; a client cuts its chunks into blocks of one size class and keeps their books locally, two
- * bits a block: free (may be handed out) and idle (free, or in limbo). Chunks belong to one (table, node, kind, class),
- * a heap, and nobody else allocates from them. The life of a block of an own chunk:
+ * The nodes hand out chunks; a client cuts its chunks into blocks of one size class and keeps their books locally
+ * (chunk.c). Chunks belong to one (table, node, kind, class), a heap, and nobody else allocates from them.
  *
- *	             pool_alloc                 pool_retire, or a bit found set by another client
- *	free, idle  ----------->  neither bit  ----------------------------->  idle, in limbo
- *	     ^                                                                       |
- *	     +------------------------------ past grace -----------------------------+
- *
- * A1 A block is in exactly one state, and the bitmap in far memory tells the opposite of `idle` only for blocks that
- *    others freed: a remote bit is set only for blocks whose idle bit is clear, by whoever unlinked it, and cleared
- *    before the idle bit is set. So FAA of +bit and -bit never carry into a neighbour.
- * A2 What comes from far away (an address in a slot word, a bit in a bitmap) is checked against these books: a free of
- *    something that is no block, or is idle already, is counted and ignored.
- * A3 When the session or the table is closed, the idle blocks become remote bits, and the chunks orphans; an adopter
+ * A1 When the session or the table is closed, the idle blocks become remote bits, and the chunks orphans; an adopter
  *    puts the bits that it finds through limbo. When the client dies, its chunks become dirty orphans (scavenge.c).
- * A4 Memory bound. A heap grows only when it has no free block and either at most POOL_LIMBO_SPARE bytes, or at most
+ * A2 Memory bound. A heap grows only when it has no free block and either at most POOL_LIMBO_SPARE bytes, or at most
  *    half of its blocks, are in limbo; else the caller is told to wait for grace outside its operation. So with L
  *    bytes of blocks in use at most (as this client knows it: blocks freed by others count until their bits are
  *    found), a heap never has more than max(2 L, L + POOL_LIMBO_SPARE) and one chunk. The maintenance is woken as soon
  *    as more blocks are in limbo than free, so that this limit is rarely met. Chunks that the heap did without for a
  *    while go back to the node.
- * A5 Chunks start small (64 KiB, or what a block needs) and double with each to 2 MiB: a table of few keys is small,
+ * A3 Chunks start small (64 KiB, or what a block needs) and double with each to 2 MiB: a table of few keys is small,
  *    and a big one has few chunks. Pages at the end that hold no block are not asked for: a chunk wastes less than one.
  */
 #include <string.h>
@@ -32,7 +21,7 @@
 #include "fiber/task.h"
 #include "pool/client.h"
 
-#define POOL_LIMBO_SPARE ((uint64_t)4 << 20) /* bytes, A4 */
+#define POOL_LIMBO_SPARE ((uint64_t)4 << 20) /* bytes, A2 */
 
 enum {
 	ALLOC_ORPHANS = 8,     /* adopted by one allocation before it asks for a fresh chunk */
@@ -80,178 +69,6 @@ pool_heap_of(struct pool_arena *a, unsigned node, unsigned kind, unsigned class)
 	return *at = h;
 }
 
-/* Chunks ---------------------------------------------------------------------------------------------------- */
-
-static void
-alloc_map(struct pool *p, const struct pool_chunk *c, uint32_t id)
-{
-	struct pool_place *place = &p->places[c->heap->node];
-	uint64_t page = (c->off - place->super.data_off) / POOL_PAGE;
-
-	for (uint32_t i = 0; i < c->run; i++) {
-		/* No page has two owners here. */
-		FAR_ASSERT(place->map[page + i] == (id ? 0 : c->id));
-		place->map[page + i] = id;
-	}
-}
-
-/* A number for `c` in p->chunks. */
-static int
-alloc_number(struct pool *p, struct pool_chunk *c)
-{
-	uint32_t i = p->chunk_unused;
-
-	while (i < p->chunks_n && p->chunks[i])
-		i++;
-	if (i == p->chunks_max) {
-		uint32_t max = p->chunks_max ? 2 * p->chunks_max : 64;
-		struct pool_chunk **chunks = realloc(p->chunks, max * sizeof(*chunks));
-
-		if (!chunks)
-			return -FAR_ENOMEM;
-		p->chunks = chunks;
-		p->chunks_max = max;
-	}
-	p->chunks[i] = c;
-	p->chunks_n = i == p->chunks_n ? i + 1 : p->chunks_n;
-	p->chunk_unused = i + 1;
-	c->id = i + 1;
-	return 0;
-}
-
-static void
-alloc_list(struct pool_heap *h, struct pool_chunk *c)
-{
-	c->next = NULL;
-	c->prev = h->avail ? FAR_CONTAINER(h->avail_last, struct pool_chunk, next) : NULL;
-	*h->avail_last = c;
-	h->avail_last = &c->next;
-	c->listed = true;
-}
-
-static void
-alloc_unlist(struct pool_heap *h, struct pool_chunk *c)
-{
-	if (c->prev)
-		c->prev->next = c->next;
-	else
-		h->avail = c->next;
-	if (c->next)
-		c->next->prev = c->prev;
-	else
-		h->avail_last = c->prev ? &c->prev->next : &h->avail;
-	c->listed = false;
-}
-
-static struct pool_chunk *
-alloc_chunk_new(struct pool *p, struct pool_heap *h, uint64_t off, uint32_t run)
-{
-	uint64_t first;
-	uint32_t n = pool_chunk_blocks(h->class, run, &first);
-	struct pool_chunk *c = calloc(1, sizeof(*c) + (n + 63) / 64 * sizeof(c->words[0]));
-
-	if (!c)
-		return NULL;
-	c->heap = h;
-	c->off = off;
-	c->first = off + first;
-	c->run = run;
-	c->blocks_n = n;
-	c->hint = UINT32_MAX;
-	if (alloc_number(p, c) != 0) {
-		free(c);
-		return NULL;
-	}
-	alloc_map(p, c, c->id);
-	c->sibling = h->chunks;
-	h->chunks = c;
-	h->chunks_n++;
-	h->blocks_n += n;
-	return c;
-}
-
-/* Forgets a chunk that has no block in limbo. */
-static void
-alloc_chunk_forget(struct pool *p, struct pool_chunk *c)
-{
-	struct pool_heap *h = c->heap;
-	struct pool_chunk **at = &h->chunks;
-
-	FAR_ASSERT(c->pins == 0 && h->chunks_n > 0 && c->free_n <= c->idle_n);
-	if (c->listed)
-		alloc_unlist(h, c);
-	while (*at != c)
-		at = &(*at)->sibling;
-	*at = c->sibling;
-	if (h->harvest == c)
-		h->harvest = c->sibling;
-	if (c->scavenge)
-		pool_scavenge_end(p, c);
-	if (c->free_n == c->blocks_n) {
-		h->whole_n--;
-		h->whole_low -= h->whole_low > 0;
-	}
-	h->chunks_n--;
-	h->blocks_n -= c->blocks_n;
-	h->free_n -= c->free_n;
-	alloc_map(p, c, 0);
-	p->chunks[c->id - 1] = NULL;
-	p->chunk_unused = (uint32_t)far_min(p->chunk_unused, c->id - 1);
-	free(c);
-}
-
-void
-pool_chunk_free(struct pool *p, struct pool_chunk *c, uint32_t i)
-{
-	struct pool_heap *h = c->heap;
-
-	/* Of a free block's two bits, `idle` is set before and `free` after this. */
-	FAR_ASSERT(i < c->blocks_n && c->words[i / 64].idle >> i % 64 & 1);
-	FAR_ASSERT(!(c->words[i / 64].free >> i % 64 & 1));
-	c->words[i / 64].free |= (uint64_t)1 << i % 64;
-	c->hint = (uint32_t)far_min(c->hint, i / 64);
-	h->free_n++;
-	p->gains++;
-	if (++c->free_n == c->blocks_n)
-		h->whole_n++;
-	pool_chunk_offer(c);
-}
-
-void
-pool_chunk_offer(struct pool_chunk *c)
-{
-	if (c->free_n && !c->listed && !c->scavenge)
-		alloc_list(c->heap, c);
-}
-
-/* A free block of a heap that has one. */
-static struct far_addr
-alloc_take(struct pool_heap *h)
-{
-	struct pool_chunk *c = h->avail;
-	uint32_t w = c->hint;
-	unsigned bit;
-
-	while (!c->words[w].free)
-		w++;
-	bit = (unsigned)__builtin_ctzll(c->words[w].free);
-	FAR_ASSERT(w * 64 + bit < c->blocks_n && c->words[w].idle >> bit & 1 && !c->scavenge);
-	c->words[w].free &= ~((uint64_t)1 << bit);
-	c->words[w].idle &= ~((uint64_t)1 << bit);
-	c->hint = w;
-	c->idle_n--;
-	h->free_n--;
-	if (c->free_n-- == c->blocks_n) {
-		h->whole_n--;
-		h->whole_low = (uint32_t)far_min(h->whole_low, h->whole_n);
-	}
-	if (!c->free_n) {
-		c->hint = UINT32_MAX;
-		alloc_unlist(h, c);
-	}
-	return pool_chunk_block(c, w * 64 + bit);
-}
-
 /* Asking the nodes ------------------------------------------------------------------------------------------ */
 
 static int
@@ -281,24 +98,6 @@ alloc_grant_is_sane(const struct pool *p, const struct pool_heap *h, const struc
 	return true;
 }
 
-/* A fresh chunk: all its blocks are free. */
-static void
-alloc_fill(struct pool *p, struct pool_chunk *c)
-{
-	FAR_ASSERT(!c->free_n && !c->idle_n);
-	for (uint32_t w = 0; w < (c->blocks_n + 63) / 64; w++) {
-		uint32_t n = (uint32_t)far_min(64, c->blocks_n - w * 64);
-
-		c->words[w].free = c->words[w].idle = UINT64_MAX >> (64 - n);
-	}
-	c->free_n = c->idle_n = c->blocks_n;
-	c->hint = 0;
-	c->heap->free_n += c->blocks_n;
-	c->heap->whole_n++;
-	p->gains += c->blocks_n;
-	pool_chunk_offer(c);
-}
-
 int
 pool_heap_grow(struct pool_heap *h, struct far_task *t, unsigned flags, uint32_t run)
 {
@@ -325,13 +124,13 @@ pool_heap_grow(struct pool_heap *h, struct far_task *t, unsigned flags, uint32_t
 	if (!alloc_grant_is_sane(p, h, &reply))
 		return -FAR_ECORRUPT;
 	orphan = reply.flags & (CONTROL_ORPHAN | POOL_PAGE_DIRTY);
-	if ((c = alloc_chunk_new(p, h, reply.off, reply.run)) == NULL) {
+	if ((c = pool_chunk_new(p, h, reply.off, reply.run)) == NULL) {
 		alloc_give_up(p, t, h->node, reply.off, orphan ? CONTROL_ORPHAN : 0);
 		return -FAR_ENOMEM;
 	}
 	if (!orphan) {
 		p->places[h->node].free_pages -= far_min(reply.run, p->places[h->node].free_pages);
-		alloc_fill(p, c);
+		pool_chunk_fill(p, c);
 		return 0;
 	}
 	c->pins++;
@@ -386,7 +185,7 @@ pool_release_free(struct pool *p, struct far_task *t, bool all)
 		/* Every block is past grace, and none is anybody's: no bit of it can be set or is going to be. */
 		p->places[node].free_pages += c->run;
 		c->heap->next_run = (uint32_t)far_max(c->run, pool_run_min(c->heap->class));
-		alloc_chunk_forget(p, c);
+		pool_chunk_forget(p, c);
 		if ((err = alloc_give_up(p, t, node, off, 0)) != 0)
 			return err;
 		p->gains++;
@@ -400,7 +199,7 @@ pool_release_free(struct pool *p, struct far_task *t, bool all)
 
 /* Allocation ------------------------------------------------------------------------------------------------ */
 
-/* A4. */
+/* A2. */
 static bool
 alloc_should_wait(const struct pool_heap *h)
 {
@@ -481,7 +280,7 @@ alloc_slow_once(struct pool_table *pt, struct far_task *t, struct pool_heap *h,
 						   : alloc_refill(h, t);
 	FAR_ASSERT(err || h->avail);
 	if (!err)
-		*out = alloc_take(h);
+		*out = pool_heap_take(h);
 	pool_unlock(&h->grant);
 	if (err == -FAR_ENOENT)
 		pt->gone = err;
@@ -530,7 +329,7 @@ pool_alloc(struct pool_table *pt, struct far_task *t, unsigned node, enum pool_k
 	h = pt->arena ? pt->arena->heaps[i] : NULL;
 	if (!h || !h->avail)
 		return alloc_slow(pt, t, (unsigned)i, out);
-	*out = alloc_take(h);
+	*out = pool_heap_take(h);
 	return 0;
 }
 
@@ -552,24 +351,6 @@ pool_unalloc(struct pool_table *pt, enum pool_kind kind, unsigned class, struct 
 	pool_chunk_free(p, c, (uint32_t)i);
 }
 
-int
-pool_chunk_retire(struct pool *p, struct pool_chunk *c, uint32_t i)
-{
-	struct pool_heap *h = c->heap;
-
-	FAR_ASSERT(i < c->blocks_n);
-	if (c->words[i / 64].idle >> i % 64 & 1)
-		return -FAR_ECORRUPT;
-	/* Without local memory for limbo the block is idle until the chunk is given up: leaked, but nowhere else. */
-	c->words[i / 64].idle |= (uint64_t)1 << i % 64;
-	c->idle_n++;
-	if (pool_limbo_push(p, pool_chunk_block(c, i)) != 0)
-		return 0;
-	if (++h->limbo_n > h->free_n && h->limbo_n * h->units * POOL_UNIT > POOL_PAGE / 2)
-		pool_hurry(p);
-	return 0;
-}
-
 void
 pool_retire(struct pool_table *pt, enum pool_kind kind, unsigned class, struct far_addr addr)
 {
@@ -581,7 +362,7 @@ pool_retire(struct pool_table *pt, enum pool_kind kind, unsigned class, struct f
 		pool_foreign_push(pt, kind, class, addr);
 		return;
 	}
-	/* A2: the address was a remote word once. */
+	/* B2: the address was a remote word once. */
 	i = pool_chunk_index(c, far_addr_off(addr));
 	if (i < 0 || c->heap->arena != pt->arena || c->heap->kind != kind ||
 	    c->heap->class != class || pool_chunk_retire(p, c, (uint32_t)i) != 0)
@@ -599,7 +380,7 @@ pool_arena_free(struct pool_arena *a)
 	while ((h = a->list) != NULL) {
 		a->list = h->next;
 		while (h->chunks)
-			alloc_chunk_forget(a->pool, h->chunks);
+			pool_chunk_forget(a->pool, h->chunks);
 		free(h);
 	}
 	a->table->arena = NULL;
@@ -614,7 +395,7 @@ alloc_chunk_hand_back(struct pool *p, struct far_task *t, struct pool_chunk *c)
 	bool whole = c->free_n == c->blocks_n;
 	int err = whole ? 0 : pool_chunk_publish(p, t, c);
 
-	alloc_chunk_forget(p, c);
+	pool_chunk_forget(p, c);
 	return err ? err : alloc_give_up(p, t, node, off, whole ? 0 : CONTROL_ORPHAN);
 }
 

@@ -6,7 +6,8 @@
  *	session.c   the session's word, leases, fencing
  *	lock.c      fibers that wait for one another
  *	epoch.c     eras, the maintenance round, limbo (rules M1, M2)
- *	alloc.c     blocks, chunks, grants
+ *	chunk.c     the books of own chunks: which blocks are free
+ *	alloc.c     blocks, heaps, grants
  *	frees.c     blocks of other clients' chunks: telling their owners, and being told
  *	scavenge.c  chunks of dead clients
  *	table.c     named roots, drop
@@ -256,7 +257,7 @@ int pool_limbo_push(struct pool *p, struct far_addr addr);
 /* Takes the blocks of `arena` out of limbo; they stay idle. */
 void pool_limbo_withdraw(struct pool *p, const struct pool_arena *arena);
 
-/* alloc.c ------------------------------------------------------------------------------------------------- */
+/* chunk.c ------------------------------------------------------------------------------------------------- */
 
 /* The own chunk that covers `addr`, or NULL. */
 static inline struct pool_chunk *
@@ -295,10 +296,22 @@ pool_chunk_block(const struct pool_chunk *c, uint32_t i)
 	return far_addr_make(c->heap->node, c->first + (uint64_t)i * c->heap->units * POOL_UNIT);
 }
 
+/* Enters the chunk of `run` pages at `off` of the heap's node into the heap's books, with no block free or idle; it is
+ * the heap's until pool_chunk_forget(). NULL: out of memory. */
+struct pool_chunk *pool_chunk_new(struct pool *p, struct pool_heap *h, uint64_t off, uint32_t run);
+/* Strikes it out and frees it. No block of it is in limbo, and no fiber works on it. */
+void pool_chunk_forget(struct pool *p, struct pool_chunk *c);
+/* All blocks of a new chunk become free: nobody ever used them. */
+void pool_chunk_fill(struct pool *p, struct pool_chunk *c);
+
+/* A free block of a heap that has one. */
+struct far_addr pool_heap_take(struct pool_heap *h);
 /* Block i was found free: hand it out again. It is idle already. */
 void pool_chunk_free(struct pool *p, struct pool_chunk *c, uint32_t i);
 /* Lets the allocator use the chunk when it has free blocks and is not being scavenged. */
 void pool_chunk_offer(struct pool_chunk *c);
+/* Block i is in nobody's hands any more: into limbo. -FAR_ECORRUPT: it is idle already. */
+int pool_chunk_retire(struct pool *p, struct pool_chunk *c, uint32_t i);
 
 /* Blocks in use for the caller: neither free nor in limbo. */
 static inline uint64_t
@@ -307,8 +320,7 @@ pool_heap_used(const struct pool_heap *h)
 	return h->blocks_n - h->free_n - h->limbo_n;
 }
 
-/* Block i is in nobody's hands any more: into limbo. -FAR_ECORRUPT: it is idle already. */
-int pool_chunk_retire(struct pool *p, struct pool_chunk *c, uint32_t i);
+/* alloc.c ------------------------------------------------------------------------------------------------- */
 
 /* Gives wholly free chunks back: all of them, or those that their heap did without since the last call. Yields. */
 int pool_release_free(struct pool *p, struct far_task *t, bool all);

@@ -248,7 +248,7 @@ frees_read_bits(struct far_task *t, const struct pool_chunk *c, uint64_t *bits)
 	return far_wait(t);
 }
 
-/* Clears what was found, then takes it: in this order, since idle blocks have clear bits (alloc.c, A1). */
+/* Clears what was found, then takes it: in this order, since idle blocks have clear bits (chunk.c, B1). */
 static int
 frees_take(struct pool *p, struct far_task *t, struct pool_chunk *c, uint64_t *bits)
 {
@@ -344,7 +344,7 @@ pool_chunk_publish(struct pool *p, struct far_task *t, const struct pool_chunk *
 	uint64_t *bits = far_scratch(t, 2 * (size_t)n * 8);
 	int err = bits ? 0 : -FAR_ENOMEM;
 
-	/* By A1 no idle block's bit is set; but that is far memory, and a second FAA would carry. */
+	/* By B1 no idle block's bit is set; but that is far memory, and a second FAA would carry. */
 	if (!err)
 		err = frees_read_bits(t, c, bits);
 	for (uint32_t w = 0; w < n && !err; w++) {

@@ -350,7 +350,7 @@ update_many(struct rig *r, struct far_task *t, unsigned client)
 		REQUIRE(err == 0);
 		most = far_max(most, pt->arena->heaps[1 * 0 + 3]->blocks_n);
 	}
-	/* alloc.c, A4: with L bytes in use, max(2 L, L + 4 MiB) and a chunk of 2 MiB. */
+	/* alloc.c, A2: with L bytes in use, max(2 L, L + 4 MiB) and a chunk of 2 MiB. */
 	CHECK(most * 256 <= UPDATE_KEYS * 256 + (4 << 20) + (2 << 20));
 	CHECK(most >= 2 * UPDATE_KEYS);
 	CHECK(retries < UPDATES / 1000);

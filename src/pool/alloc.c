@@ -16,9 +16,6 @@
  * A3 Chunks start small (64 KiB, or what a block needs) and double with each to 2 MiB: a table of few keys is small,
  *    and a big one has few chunks. Pages at the end that hold no block are not asked for: a chunk wastes less than one.
  */
-#include <string.h>
-
-#include "fiber/task.h"
 #include "pool/client.h"
 
 #define POOL_LIMBO_SPARE ((uint64_t)4 << 20) /* bytes, A2 */
@@ -293,7 +290,7 @@ alloc_slow(struct pool_table *pt, struct far_task *t, unsigned heap, struct far_
 {
 	unsigned class = heap % POOL_CLASSES, kind = 1 + heap / POOL_CLASSES % 2,
 		 node = heap / POOL_CLASSES / 2;
-	bool inside = *fiber_word(t) != 0;
+	bool inside = pool_is_inside(t);
 	struct pool_relief relief = { 0 };
 	struct pool_heap *h;
 	int err;
@@ -345,10 +342,7 @@ pool_unalloc(struct pool_table *pt, enum pool_kind kind, unsigned class, struct 
 		return;
 	i = pool_chunk_index(c, far_addr_off(addr));
 	FAR_ASSERT(i >= 0 && c->heap->class == class && c->heap->kind == kind);
-	FAR_ASSERT(!(c->words[i / 64].idle >> i % 64 & 1));
-	c->words[i / 64].idle |= (uint64_t)1 << i % 64;
-	c->idle_n++;
-	pool_chunk_free(p, c, (uint32_t)i);
+	pool_chunk_unalloc(p, c, (uint32_t)i);
 }
 
 void
@@ -436,7 +430,7 @@ pool_relieve(struct pool_table *pt, struct far_task *t, struct pool_relief *r)
 	uint64_t gains = p->gains, wait_ns = p->hurry_ns, target = p->epoch + 2, done;
 	int err;
 
-	FAR_ASSERT(*fiber_word(t) == 0);
+	FAR_ASSERT(!pool_is_inside(t));
 	if (!r->rounds) {
 		r->start_ns = far_now(t);
 		r->epoch = p->epoch;

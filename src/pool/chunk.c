@@ -7,7 +7,7 @@
  *	             pool_heap_take             pool_chunk_retire
  *	free, idle  ----------->  neither bit  ----------------->  idle, in limbo
  *	  ^  ^                         |                                 |
- *	  |  +------ pool_unalloc -----+                                 |
+ *	  |  +--- pool_chunk_unalloc --+                                 |
  *	  +--------------- pool_chunk_free, past grace -----------------+
  *
  * B1 A block is in exactly one state, and the bitmap in far memory tells the opposite of `idle` only for blocks that
@@ -88,7 +88,7 @@ pool_chunk_new(struct pool *p, struct pool_heap *h, uint64_t off, uint32_t run)
 {
 	uint64_t first;
 	uint32_t n = pool_chunk_blocks(h->class, run, &first);
-	struct pool_chunk *c = calloc(1, sizeof(*c) + (n + 63) / 64 * sizeof(c->words[0]));
+	struct pool_chunk *c = calloc(1, sizeof(*c) + pool_bitmap_words(n) * sizeof(c->words[0]));
 
 	if (!c)
 		return NULL;
@@ -145,7 +145,7 @@ pool_chunk_free(struct pool *p, struct pool_chunk *c, uint32_t i)
 	struct pool_heap *h = c->heap;
 
 	/* Of a free block's two bits, `idle` is set before and `free` after this. */
-	FAR_ASSERT(i < c->blocks_n && c->words[i / 64].idle >> i % 64 & 1);
+	FAR_ASSERT(i < c->blocks_n && pool_chunk_is_idle(c, i));
 	FAR_ASSERT(!(c->words[i / 64].free >> i % 64 & 1));
 	c->words[i / 64].free |= (uint64_t)1 << i % 64;
 	c->hint = (uint32_t)far_min(c->hint, i / 64);
@@ -154,6 +154,22 @@ pool_chunk_free(struct pool *p, struct pool_chunk *c, uint32_t i)
 	if (++c->free_n == c->blocks_n)
 		h->whole_n++;
 	pool_chunk_offer(c);
+}
+
+static void
+chunk_idle(struct pool_chunk *c, uint32_t i)
+{
+	FAR_ASSERT(i < c->blocks_n && !pool_chunk_is_idle(c, i));
+	c->words[i / 64].idle |= (uint64_t)1 << i % 64;
+	c->idle_n++;
+	FAR_ASSERT(c->free_n < c->idle_n && c->idle_n <= c->blocks_n);
+}
+
+void
+pool_chunk_unalloc(struct pool *p, struct pool_chunk *c, uint32_t i)
+{
+	chunk_idle(c, i);
+	pool_chunk_free(p, c, i);
 }
 
 void
@@ -194,11 +210,8 @@ void
 pool_chunk_fill(struct pool *p, struct pool_chunk *c)
 {
 	FAR_ASSERT(!c->free_n && !c->idle_n);
-	for (uint32_t w = 0; w < (c->blocks_n + 63) / 64; w++) {
-		uint32_t n = (uint32_t)far_min(64, c->blocks_n - w * 64);
-
-		c->words[w].free = c->words[w].idle = UINT64_MAX >> (64 - n);
-	}
+	for (uint32_t w = 0; w < pool_bitmap_words(c->blocks_n); w++)
+		c->words[w].free = c->words[w].idle = pool_bitmap_mask(c->blocks_n, w);
 	c->free_n = c->idle_n = c->blocks_n;
 	c->hint = 0;
 	c->heap->free_n += c->blocks_n;
@@ -213,11 +226,10 @@ pool_chunk_retire(struct pool *p, struct pool_chunk *c, uint32_t i)
 	struct pool_heap *h = c->heap;
 
 	FAR_ASSERT(i < c->blocks_n);
-	if (c->words[i / 64].idle >> i % 64 & 1)
+	if (pool_chunk_is_idle(c, i))
 		return -FAR_ECORRUPT;
 	/* Without local memory for limbo the block is idle until the chunk is given up: leaked, but nowhere else. */
-	c->words[i / 64].idle |= (uint64_t)1 << i % 64;
-	c->idle_n++;
+	chunk_idle(c, i);
 	if (pool_limbo_push(p, pool_chunk_block(c, i)) != 0)
 		return 0;
 	if (++h->limbo_n > h->free_n && h->limbo_n * h->units * POOL_UNIT > POOL_PAGE / 2)

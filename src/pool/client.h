@@ -296,6 +296,12 @@ pool_chunk_block(const struct pool_chunk *c, uint32_t i)
 	return far_addr_make(c->heap->node, c->first + (uint64_t)i * c->heap->units * POOL_UNIT);
 }
 
+static inline bool
+pool_chunk_is_idle(const struct pool_chunk *c, uint32_t i)
+{
+	return c->words[i / 64].idle >> i % 64 & 1;
+}
+
 /* Enters the chunk of `run` pages at `off` of the heap's node into the heap's books, with no block free or idle; it is
  * the heap's until pool_chunk_forget(). NULL: out of memory. */
 struct pool_chunk *pool_chunk_new(struct pool *p, struct pool_heap *h, uint64_t off, uint32_t run);
@@ -306,12 +312,14 @@ void pool_chunk_fill(struct pool *p, struct pool_chunk *c);
 
 /* A free block of a heap that has one. */
 struct far_addr pool_heap_take(struct pool_heap *h);
-/* Block i was found free: hand it out again. It is idle already. */
+/* Block i, in use until now, is in nobody's hands any more: into limbo. -FAR_ECORRUPT: it is idle already. */
+int pool_chunk_retire(struct pool *p, struct pool_chunk *c, uint32_t i);
+/* Block i, idle until now, is past grace, and free. */
 void pool_chunk_free(struct pool *p, struct pool_chunk *c, uint32_t i);
+/* Block i, in use until now, is free at once: no other client can know of it. */
+void pool_chunk_unalloc(struct pool *p, struct pool_chunk *c, uint32_t i);
 /* Lets the allocator use the chunk when it has free blocks and is not being scavenged. */
 void pool_chunk_offer(struct pool_chunk *c);
-/* Block i is in nobody's hands any more: into limbo. -FAR_ECORRUPT: it is idle already. */
-int pool_chunk_retire(struct pool *p, struct pool_chunk *c, uint32_t i);
 
 /* Blocks in use for the caller: neither free nor in limbo. */
 static inline uint64_t

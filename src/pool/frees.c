@@ -226,25 +226,10 @@ pool_foreign_flush(struct pool *p, struct far_task *t)
 
 /* Being told ------------------------------------------------------------------------------------------------ */
 
-static uint32_t
-frees_words(const struct pool_chunk *c)
-{
-	return (c->blocks_n + 63) / 64;
-}
-
-/* The bits of word w that stand for blocks. */
-static uint64_t
-frees_valid(const struct pool_chunk *c, uint32_t w)
-{
-	uint32_t left = c->blocks_n - w * 64;
-
-	return left < 64 ? ((uint64_t)1 << left) - 1 : ~(uint64_t)0;
-}
-
 static int
 frees_read_bits(struct far_task *t, const struct pool_chunk *c, uint64_t *bits)
 {
-	far_read(t, far_addr_make(c->heap->node, c->off), bits, frees_words(c) * 8);
+	far_read(t, far_addr_make(c->heap->node, c->off), bits, pool_bitmap_words(c->blocks_n) * 8);
 	return far_wait(t);
 }
 
@@ -252,20 +237,20 @@ frees_read_bits(struct far_task *t, const struct pool_chunk *c, uint64_t *bits)
 static int
 frees_take(struct pool *p, struct far_task *t, struct pool_chunk *c, uint64_t *bits)
 {
-	uint64_t *old = bits + frees_words(c);
+	uint64_t *old = bits + pool_bitmap_words(c->blocks_n);
 	int err;
 
 	FAR_ASSERT(c->harvesting && c->pins > 0);
-	for (uint32_t w = 0; w < frees_words(c); w++) {
-		if (bits[w] & ~(frees_valid(c, w) & ~c->words[w].idle))
+	for (uint32_t w = 0; w < pool_bitmap_words(c->blocks_n); w++) {
+		if (bits[w] & ~(pool_bitmap_mask(c->blocks_n, w) & ~c->words[w].idle))
 			p->bad_frees++;
-		bits[w] &= frees_valid(c, w) & ~c->words[w].idle;
+		bits[w] &= pool_bitmap_mask(c->blocks_n, w) & ~c->words[w].idle;
 		if (bits[w])
 			far_faa(t, far_addr_make(c->heap->node, c->off + w * 8), -bits[w], &old[w]);
 	}
 	if ((err = far_wait(t)) != 0)
 		return err;
-	for (uint32_t w = 0; w < frees_words(c); w++) {
+	for (uint32_t w = 0; w < pool_bitmap_words(c->blocks_n); w++) {
 		for (uint64_t left = bits[w]; left; left &= left - 1) {
 			if (pool_chunk_retire(p, c, w * 64 + (uint32_t)__builtin_ctzll(left)) != 0)
 				p->bad_frees++;
@@ -283,7 +268,7 @@ pool_harvest(struct pool *p, struct far_task *t, struct pool_chunk *c)
 
 	if (c->harvesting)
 		return 0;
-	if ((bits = far_scratch(t, 2 * frees_words(c) * 8)) == NULL)
+	if ((bits = far_scratch(t, 2 * pool_bitmap_words(c->blocks_n) * 8)) == NULL)
 		return -FAR_ENOMEM;
 	c->harvesting = true;
 	c->pins++;
@@ -340,7 +325,7 @@ int
 pool_chunk_publish(struct pool *p, struct far_task *t, const struct pool_chunk *c)
 {
 	struct far_scratch_mark mark = far_scratch_mark(t);
-	uint32_t n = frees_words(c);
+	uint32_t n = pool_bitmap_words(c->blocks_n);
 	uint64_t *bits = far_scratch(t, 2 * (size_t)n * 8);
 	int err = bits ? 0 : -FAR_ENOMEM;
 

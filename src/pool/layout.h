@@ -181,4 +181,20 @@ pool_chunk_blocks(unsigned class, uint64_t run, uint64_t *first_off)
 	return (uint32_t)n;
 }
 
+/* Words of a bitmap that has a bit for each of `n` blocks. */
+static inline uint32_t
+pool_bitmap_words(uint32_t n)
+{
+	return (n + 63) / 64;
+}
+
+/* The bits of word `w`, of those, that stand for a block. */
+static inline uint64_t
+pool_bitmap_mask(uint32_t n, uint32_t w)
+{
+	uint32_t left = n - w * 64;
+
+	return left < 64 ? ((uint64_t)1 << left) - 1 : UINT64_MAX;
+}
+
 #endif

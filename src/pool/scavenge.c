@@ -44,7 +44,7 @@ struct pool_scavenge {
 int
 pool_scavenge_begin(struct pool *p, struct pool_chunk *c)
 {
-	size_t words = (c->blocks_n + 63) / 64;
+	uint32_t words = pool_bitmap_words(c->blocks_n);
 	struct pool_scavenge *s = calloc(1, sizeof(*s) + words * sizeof(s->lost[0]));
 
 	/* Without memory its blocks count as in use as long as this session lasts. */
@@ -164,7 +164,7 @@ scavenge_note(struct far_task *t, struct pool_scavenge *s, uint32_t *idx, uint64
 	for (; s->cursor < c->blocks_n && n < SCAVENGE_BATCH; s->cursor++) {
 		uint32_t i = s->cursor;
 
-		if (c->words[i / 64].idle >> i % 64 & 1)
+		if (pool_chunk_is_idle(c, i))
 			continue;
 		idx[n] = i;
 		far_read(t, pool_chunk_block(c, i), &words[n], 8);
@@ -220,14 +220,9 @@ scavenge_finish(struct pool *p, struct far_task *t, struct pool_scavenge *s)
 	 * other way round would be safe, too. */
 	if (err || (err = pool_call(p, t, c->heap->node, &req, &reply)) != 0)
 		return err;
-	for (uint32_t w = 0; w < (c->blocks_n + 63) / 64; w++) {
-		for (uint64_t left = s->lost[w] & ~c->words[w].idle; left; left &= left - 1) {
-			uint32_t i = w * 64 + (uint32_t)__builtin_ctzll(left);
-
-			c->words[w].idle |= (uint64_t)1 << i % 64;
-			c->idle_n++;
-			pool_chunk_free(p, c, i);
-		}
+	for (uint32_t w = 0; w < pool_bitmap_words(c->blocks_n); w++) {
+		for (uint64_t left = s->lost[w] & ~c->words[w].idle; left; left &= left - 1)
+			pool_chunk_unalloc(p, c, w * 64 + (uint32_t)__builtin_ctzll(left));
 	}
 	/* V6 */
 	FAR_ASSERT(!c->listed);

@@ -13,7 +13,6 @@
  */
 #include <string.h>
 
-#include "fiber/task.h"
 #include "pool/client.h"
 
 enum {
@@ -277,7 +276,7 @@ pool_table_close(struct pool_table *pt, struct far_task *t)
 	if (!pt)
 		return 0;
 	p = pt->pool;
-	FAR_ASSERT(*fiber_word(t) == 0);
+	FAR_ASSERT(!pool_is_inside(t));
 	before = far_account(t, &p->background);
 	pool_lock(&p->tick, t);
 	err = table_settle(pt, t);
@@ -403,7 +402,7 @@ pool_table_drop(struct pool *p, struct far_task *t, const char *name)
 	struct pool_root r;
 	int i, err;
 
-	FAR_ASSERT(*fiber_word(t) == 0);
+	FAR_ASSERT(!pool_is_inside(t));
 	before = far_account(t, &p->background);
 	i = err = table_find(p, t, name, &r);
 	if (i >= 0) {

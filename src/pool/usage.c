@@ -128,7 +128,8 @@ usage_add(struct pool *p, struct far_task *t, const struct usage_chunk *c, struc
 {
 	struct far_scratch_mark mark = far_scratch_mark(t);
 	uint64_t first, len = pool_class_len(c->page.class), free_n = 0;
-	uint32_t n = pool_chunk_blocks(c->page.class, c->page.run, &first), words = (n + 63) / 64;
+	uint32_t n = pool_chunk_blocks(c->page.class, c->page.run, &first),
+		 words = pool_bitmap_words(n);
 	uint64_t *bits = far_scratch(t, (size_t)words * 8);
 	unsigned k = c->page.kind == POOL_PAGE_INDEX;
 	struct pool_chunk *own;
@@ -137,17 +138,17 @@ usage_add(struct pool *p, struct far_task *t, const struct usage_chunk *c, struc
 	if (!bits)
 		return -FAR_ENOMEM;
 	far_read(t, far_addr_make(c->node, c->off), bits, (size_t)words * 8);
-	if ((err = far_wait(t)) != 0)
-		return err;
+	err = far_wait(t);
 	own = pool_chunk_at(p, far_addr_make(c->node, c->off));
-	for (uint32_t w = 0; w < words; w++) {
-		uint64_t valid = n - w * 64 < 64 ? ((uint64_t)1 << (n - w * 64)) - 1 : ~(uint64_t)0;
+	for (uint32_t w = 0; w < words && !err; w++) {
 		uint64_t idle =
 			own && own->off == c->off && own->blocks_n == n ? own->words[w].idle : 0;
 
-		free_n += (unsigned)__builtin_popcountll((bits[w] & valid) | idle);
+		free_n += (unsigned)__builtin_popcountll((bits[w] & pool_bitmap_mask(n, w)) | idle);
 	}
 	far_scratch_reset(t, mark);
+	if (err)
+		return err;
 	out->granted[k] += (uint64_t)c->page.run * POOL_PAGE;
 	out->free[k] += free_n * len;
 	out->header[k] += (uint64_t)c->page.run * POOL_PAGE - n * len;
@@ -166,8 +167,7 @@ pool_table_usage(struct pool_table *pt, struct far_task *t, struct pool_usage *o
 	memset(out, 0, sizeof(*out));
 	for (size_t i = 0; i < n && !err; i++)
 		err = usage_add(p, t, &list[i], out);
-	if (n)
-		free(list);
+	free(list);
 	far_account(t, before);
 	return err;
 }

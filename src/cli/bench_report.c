@@ -158,14 +158,14 @@ bench_report_head(const struct bench_about *a, const struct bench_result *r)
 	       a->threads, a->threads == 1 ? "" : "s", a->opts->depth,
 	       a->opts->depth == 1 ? "" : "s");
 	if (a->opts->sim)
-		printf("times are virtual; %u machine%s of clients, footprint %llu, %llu operations of warming up\n",
+		printf("times are virtual but for loading; %u machine%s of clients, footprint %llu, %llu operations of warming up\n",
 		       a->opts->sim->machines, a->opts->sim->machines == 1 ? "" : "s",
 		       (unsigned long long)a->opts->sim->footprint,
 		       (unsigned long long)a->opts->sim->warmup);
 	printf("\nloaded   %s keys in %.2f s", bench_report_grouped(r->loaded, n),
 	       (double)r->load_ns * 1e-9);
-	printf("\nfinished %s operations in %.2f s%s", bench_report_grouped(r->ops, n),
-	       (double)r->run_ns * 1e-9, r->stopped ? " (interrupted)" : "");
+	printf("\nfinished %s operations in %.*f s%s", bench_report_grouped(r->ops, n),
+	       a->opts->sim ? 6 : 2, (double)r->run_ns * 1e-9, r->stopped ? " (interrupted)" : "");
 	printf(": %s operations/s\n", bench_report_grouped((uint64_t)bench_rate(r), n));
 	if (r->failed)
 		printf("gave up  %s operations under contention\n",

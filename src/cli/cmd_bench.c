@@ -510,6 +510,20 @@ bench_on(struct bench_args *a, const char *name)
 	return code;
 }
 
+/* In a short virtual time nothing that was replaced is reused: room for all of it, which costs what is touched only. */
+static uint64_t
+bench_sim_size(const struct bench_args *a)
+{
+	const struct workload_spec *s = &a->opts.spec;
+	uint64_t writes = (s->ops + a->warmup) * (100 - s->percent[WORKLOAD_READ]) / 100;
+	uint64_t block = (40 + s->key_len + s->value_len) * 5 / 4 + 64;
+
+	if (a->size)
+		return a->size;
+	return far_align(bench_size(a) + far_min(writes * block / a->nodes, (uint64_t)4 << 30),
+			 2 << 20);
+}
+
 /* The pool is "sim:PROFILE". */
 static int
 bench_simulated(struct bench_args *a)
@@ -524,7 +538,7 @@ bench_simulated(struct bench_args *a)
 	a->sim = (struct bench_sim_opts){
 		.profile = &a->profile,
 		.nodes = (unsigned)a->nodes,
-		.region_len = bench_size(a),
+		.region_len = bench_sim_size(a),
 		.queues = (unsigned)(a->queues ? a->queues : far_max(a->profile.queues, 1)),
 		.footprint = a->footprint,
 		.warmup = a->warmup,

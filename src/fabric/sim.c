@@ -630,8 +630,8 @@ sim_post(struct far_fabric *f, struct far_chain *c)
 		status = -FAR_ENODE;
 	else if (s->policy.calm)
 		status = sim_post_calm(s, r);
-	else if (s->nic && (status = sim_nic_post(s, r)) == 0)
-		return 0;
+	else if (s->nic)
+		return sim_nic_post(s, r);
 	else if (k->thaw_ns)
 		/* A paused client may still compute; what it posts waits. */
 		goto hold;

@@ -203,7 +203,4 @@ void far_sim_place(struct far_fabric *f, unsigned machine, unsigned queue);
 /* The client's thread computes for `ns`: what it posts next is so much later. */
 void far_sim_spend(struct far_fabric *f, uint64_t ns);
 
-/* How many page addresses the node's card looked up, and how many were not in its cache. */
-void far_sim_pages(const struct far_sim *s, unsigned node, uint64_t *lookups, uint64_t *missed);
-
 #endif

@@ -207,7 +207,7 @@ void sim_demote(struct far_sim *s, struct sim_conn *k);
 
 /* sim_nic.c: performance mode ----------------------------------------------------------------------------- */
 
-/* Starts r's chain; sim_end() follows in its time. -FAR_ENOMEM. */
+/* Starts r's chain; sim_end() follows in its time. Always 0. */
 int sim_nic_post(struct far_sim *s, struct sim_run *r);
 /* As sim_cut(): nothing of these chains takes effect any more; they end in their time. */
 void sim_nic_cut(struct far_sim *s, struct sim_conn *k, int node, int status);

@@ -102,7 +102,6 @@ struct sim_nic {
 	struct sim_timed *flying;
 	struct sim_thread *dirty;
 	unsigned patience;
-	bool failed; /* out of memory: everything ends with -FAR_ENOMEM */
 };
 
 /* Events ------------------------------------------------------------------------------------------------------ */
@@ -256,6 +255,20 @@ sim_nic_op(const struct sim_nic *n, const struct far_op *op, bool first)
 	return o;
 }
 
+static struct sim_job *
+sim_job_new(struct sim_nic *n)
+{
+	struct sim_job *j = n->free_jobs;
+
+	if (j)
+		n->free_jobs = j->next;
+	else
+		j = malloc(sizeof(*j));
+	/* As for events. */
+	FAR_ASSERT(j);
+	return j;
+}
+
 /* Sends what may be sent to `node` of a queue's requests, in their order. */
 static void
 sim_queue_send(struct sim_nic *n, struct sim_queue *q, unsigned node)
@@ -290,12 +303,8 @@ sim_bell(struct sim_nic *n, struct sim_timed *c)
 		return;
 	}
 	for (struct far_op *op = c->run->next_op; c->run->ops_left; op = op->next) {
-		struct sim_job *j = n->free_jobs;
+		struct sim_job *j = sim_job_new(n);
 
-		if (j)
-			n->free_jobs = j->next;
-		else
-			FAR_ASSERT((j = malloc(sizeof(*j))) != NULL);
 		*j = (struct sim_job){ .chain = c, .op = op, .nic = sim_nic_op(n, op, first) };
 		first = false;
 		if (!q->send[node])
@@ -468,8 +477,10 @@ sim_nic_post(struct far_sim *s, struct sim_run *r)
 	struct sim_thread *t = r->conn->thread;
 	struct sim_timed *c = sim_timed_new(n, r);
 
-	if (!c)
-		return -FAR_ENOMEM;
+	if (!c) {
+		sim_end(s, r, -FAR_ENOMEM);
+		return 0;
+	}
 	n->now = far_max(n->now, s->now * NIC_PS);
 	sim_list_add(&t->batch, c);
 	if (n->profile.batch)
@@ -662,11 +673,4 @@ far_sim_spend(struct far_fabric *f, uint64_t ns)
 
 	if (k->thread)
 		k->thread->busy = far_max(k->thread->busy, k->sim->now * NIC_PS) + ns * NIC_PS;
-}
-
-void
-far_sim_pages(const struct far_sim *s, unsigned node, uint64_t *lookups, uint64_t *missed)
-{
-	*lookups = s->nic->nodes[node].lookups;
-	*missed = s->nic->nodes[node].missed;
 }

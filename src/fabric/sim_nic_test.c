@@ -38,17 +38,33 @@ struct rig {
 };
 
 static void
+rig_make(struct rig *r, const struct far_sim_opts *o, const struct far_sim_timing *t)
+{
+	struct far_loop_opts l = { .seed = o->seed };
+
+	memset(r, 0, sizeof(*r));
+	REQUIRE(far_sim_open(o, &r->sim) == 0);
+	REQUIRE(far_sim_time(r->sim, t) == 0);
+	l.clock = far_sim_clock(r->sim);
+	REQUIRE(far_loop_open(&l, &r->loop) == 0);
+}
+
+static void
 rig_open(struct rig *r, const struct nic_profile *p, unsigned nodes, uint64_t seed)
 {
 	const struct far_sim_opts o = { .seed = seed, .nodes_n = nodes, .region_len = REGION, .raw = true };
 	const struct far_sim_timing t = { .profile = p, .machines = 2, .queues = 1 };
-	struct far_loop_opts l = { .seed = seed };
 
-	memset(r, 0, sizeof(*r));
-	REQUIRE(far_sim_open(&o, &r->sim) == 0);
-	REQUIRE(far_sim_time(r->sim, &t) == 0);
-	l.clock = far_sim_clock(r->sim);
-	REQUIRE(far_loop_open(&l, &r->loop) == 0);
+	rig_make(r, &o, &t);
+}
+
+static void
+rig_open_scaled(struct rig *r, const struct nic_profile *p, uint64_t footprint)
+{
+	const struct far_sim_opts o = { .seed = 1, .nodes_n = 1, .region_len = REGION, .raw = true };
+	const struct far_sim_timing t = { .profile = p, .footprint = footprint };
+
+	rig_make(r, &o, &t);
 }
 
 static struct far_fabric *
@@ -404,6 +420,47 @@ eight_reads(bool batch)
 	return end;
 }
 
+/* How long 200 READs all over the region take, one after another. */
+static void
+read_all_over(struct far_task *t, void *arg)
+{
+	uint64_t word;
+
+	for (unsigned i = 0; i < 200; i++) {
+		far_read(t, far_addr_make(0, i * 264 % (REGION - 8) & ~7u), &word, 8);
+		CHECK_EQ(far_wait(t), 0);
+	}
+}
+
+/* The same with a translation cache of 64 pages of 64 KiB, for a table that many times larger. */
+static uint64_t
+read_with_footprint(uint64_t footprint)
+{
+	struct nic_profile p = card;
+	uint64_t end;
+	struct rig r;
+
+	p.pages = 64;
+	p.page_len = 1 << 16;
+	p.page_miss = 600000;
+	p.page_overlap = 1;
+	rig_open_scaled(&r, &p, footprint);
+	spawn(&r, rig_connect(&r), read_all_over);
+	far_loop_run(r.loop);
+	end = far_sim_now(r.sim);
+	rig_close(&r);
+	return end;
+}
+
+static void
+test_footprint_makes_pages_smaller(void)
+{
+	uint64_t one = read_with_footprint(1), many = read_with_footprint(1024);
+
+	/* One page against 200: 199 misses of 600 ns more. */
+	CHECK(many >= one + 199 * 600 && many <= one + 199 * 600 + 1);
+}
+
 static void
 test_batches_of_a_thread_travel_together(void)
 {
@@ -436,5 +493,6 @@ TEST_MAIN(TEST(test_read_alone_takes_what_the_model_says), TEST(test_thread_post
 	  TEST(test_reads_in_flight_are_limited_per_queue_pair), TEST(test_same_seed_gives_the_same_run),
 	  TEST(test_shared_queue_pair_slows_its_threads_down),
 	  TEST(test_timers_fire_to_the_nanosecond_between_completions),
-	  TEST(test_node_that_dies_fails_what_is_in_flight), TEST(test_batches_of_a_thread_travel_together),
+	  TEST(test_node_that_dies_fails_what_is_in_flight), TEST(test_footprint_makes_pages_smaller),
+	  TEST(test_batches_of_a_thread_travel_together),
 	  TEST(test_loads_keep_their_thread_busy))

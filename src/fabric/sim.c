@@ -168,6 +168,8 @@ sim_lane_begin(struct far_sim *s, struct sim_run *r, struct far_op *op)
 		words = 2;
 	if (words == 0)
 		return;
+	if (__builtin_expect(++r->conn->verbs == r->conn->aim_verb, 0))
+		sim_aim_begin(r->conn, op, words);
 	r->lanes_n++;
 	l->op = op;
 	l->at = s->nodes[r->chain->node].region + far_addr_off(op->addr);
@@ -386,6 +388,28 @@ sim_tell(struct far_sim *s, const struct sim_run *r, const struct far_op *op, co
 	s->tell(s->tell_arg, &p);
 }
 
+/* A word of `op` is done. When it was the last one before a fate strikes, the fuse burns down in this step. */
+static inline void
+sim_aim_step(struct sim_run *r, const struct far_op *op)
+{
+	struct sim_conn *k = r->conn;
+
+	if (k->aim != op || --k->aim_left > 0)
+		return;
+	k->aim = NULL;
+	k->fuse = 1;
+}
+
+/* Does the fate strike before this step? */
+static inline bool
+sim_aim_is_before(struct sim_run *r, const struct far_op *op)
+{
+	if (r->conn->aim != op || r->conn->aim_left > 0)
+		return false;
+	r->conn->aim = NULL;
+	return true;
+}
+
 /* A step of more than a word, or of less: every word of the piece that is left in the line of word `bit`, or one half
  * of an atomic. */
 __attribute__((cold, noinline)) static void
@@ -399,6 +423,7 @@ sim_step_odd(struct far_sim *s, struct sim_run *r, struct sim_lane *l, uint32_t 
 	if (s->policy.gap && (op->code == FAR_OP_CAS || op->code == FAR_OP_FAA)) {
 		l->left &= l->left - 1;
 		sim_atomic_half(s, r, op, (uint64_t *)at, l->left != 0);
+		sim_aim_step(r, op);
 		if (s->tell)
 			sim_tell(s, r, op, at, 0);
 		return;
@@ -410,6 +435,7 @@ sim_step_odd(struct far_sim *s, struct sim_run *r, struct sim_lane *l, uint32_t 
 			continue;
 		l->left &= ~(UINT64_C(1) << i);
 		sim_word(s, r, l, l->base + i);
+		sim_aim_step(r, op);
 		if (s->tell)
 			sim_tell(s, r, op, at, l->base + i);
 	}
@@ -453,6 +479,10 @@ sim_step(struct far_sim *s)
 	from = (uint32_t)((draw >> 16 & 0xffff) * l->words >> 16);
 	bit = (uint32_t)__builtin_ctzll(l->left >> from | l->left << (-from & 63));
 	bit = (bit + from) & 63;
+	if (__builtin_expect(s->odd, 0) && sim_aim_is_before(r, l->op)) {
+		sim_fuse_burnt(s, r);
+		return;
+	}
 	r->began = true;
 	s->now += s->policy.step_ns;
 	s->steps++;
@@ -574,6 +604,7 @@ sim_apply(struct far_sim *s, struct sim_run *r, struct far_op *op)
 		return -FAR_EACCESS;
 	}
 	s->verbs++;
+	r->conn->verbs++;
 	if (op->code == FAR_OP_READ) {
 		/* What it finds follows from what was written, which the trace knows. */
 		memcpy(op->buf, n->region + off, op->len);
@@ -720,6 +751,7 @@ far_sim_connect(struct far_sim *s, struct far_loop *l, const struct far_fabric_o
 	}
 	k->id = s->conns_n++;
 	k->fuse = SIM_NEVER;
+	k->aim_verb = SIM_NEVER;
 	k->plan_ns = SIM_NEVER;
 	k->done_tail = &k->done;
 	k->base.nodes_n = s->nodes_n;

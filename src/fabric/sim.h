@@ -65,6 +65,14 @@ enum far_sim_fate {
 	FAR_SIM_BREAK,       /* as far_sim_break() of the node where it steps */
 };
 
+/* Where inside one verb a fate strikes. A verb of one word has no middle: there it is FAR_SIM_BEFORE. */
+enum far_sim_point {
+	FAR_SIM_BEFORE,      /* nothing of it has happened */
+	FAR_SIM_HALF,        /* half of its words have, any of them */
+	FAR_SIM_AFTER,       /* all of it has happened, and its client does not know yet */
+	FAR_SIM_POINTS,
+};
+
 /* How a node comes back. */
 enum far_sim_return {
 	FAR_SIM_EMPTY,       /* formatted anew, with another generation */
@@ -126,6 +134,10 @@ void far_sim_break(struct far_fabric *f, unsigned node, uint64_t ns);
  * steps: none. */
 void far_sim_fuse(struct far_fabric *f, uint64_t steps, enum far_sim_fate fate, uint64_t ns);
 
+/* `fate` strikes at `point` of the verb whose number, among those of this client that have begun, is `verb`: 1 is its
+ * first one. One aim per client; calm verbs are counted, too, but nothing strikes there; UINT64_MAX: none. */
+void far_sim_aim(struct far_fabric *f, uint64_t verb, enum far_sim_point point, enum far_sim_fate fate, uint64_t ns);
+
 /* At time `at` the client stops for `ns`, as by far_sim_pause(). One plan per client; UINT64_MAX: none. */
 void far_sim_plan_pause(struct far_fabric *f, uint64_t at, uint64_t ns);
 
@@ -154,6 +166,8 @@ int far_sim_node_check(struct far_sim *s, unsigned node);
 uint64_t far_sim_now(const struct far_sim *s);
 uint64_t far_sim_steps(const struct far_sim *s);
 uint64_t far_sim_verbs(const struct far_sim *s);
+/* Verbs of this client that have begun. */
+uint64_t far_sim_client_verbs(const struct far_fabric *f);
 bool far_sim_exhausted(const struct far_sim *s);
 const struct far_sim_faults *far_sim_faults(const struct far_sim *s);
 /* Whether the node answers. */

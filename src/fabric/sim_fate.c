@@ -331,6 +331,38 @@ far_sim_fuse(struct far_fabric *f, uint64_t steps, enum far_sim_fate fate, uint6
 }
 
 void
+far_sim_aim(struct far_fabric *f, uint64_t verb, enum far_sim_point point, enum far_sim_fate fate,
+	    uint64_t ns)
+{
+	struct sim_conn *k = FAR_CONTAINER(f, struct sim_conn, base);
+
+	k->aim_verb = verb;
+	k->aim_point = point;
+	k->aim = NULL;
+	k->fate = fate;
+	k->fate_ns = ns;
+	/* Words are counted in odd steps only. */
+	k->sim->aims |= verb != SIM_NEVER;
+	sim_set_odd(k->sim);
+}
+
+uint64_t
+far_sim_client_verbs(const struct far_fabric *f)
+{
+	return FAR_CONTAINER(f, const struct sim_conn, base)->verbs;
+}
+
+void
+sim_aim_begin(struct sim_conn *k, const struct far_op *op, uint32_t words)
+{
+	static const uint32_t parts[FAR_SIM_POINTS] = { 0, 1, 2 };
+
+	k->aim_verb = SIM_NEVER;
+	k->aim = op;
+	k->aim_left = words * parts[k->aim_point] / 2;
+}
+
+void
 sim_evict(struct far_sim *s, struct sim_conn *k)
 {
 	k->dead = true;

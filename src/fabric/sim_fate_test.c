@@ -393,6 +393,58 @@ test_sim_dead_client_leaves_work_that_lands_late(void)
 	CHECK(landed > SEEDS / 2 && landed < SEEDS);
 }
 
+static void
+test_sim_fate_strikes_at_the_verb_aimed_at(void)
+{
+	struct rig r;
+
+	for (unsigned seed = 0; seed < SEEDS; seed++) {
+		enum far_sim_point point = seed % FAR_SIM_POINTS;
+		unsigned verb = 1 + seed / FAR_SIM_POINTS % 2;
+
+		rig_open(&r, seed, true, &(struct far_sim_policy){ .keep = seed % 4 });
+		far_sim_aim(r.fabric[0], verb, point, FAR_SIM_KILL, 0);
+		rig_run(&r, 1, broken);
+		CHECK_EQ(r.err[0][0], -FAR_EFENCED);
+		CHECK_EQ(written(&r), (verb - 1) * WORDS + point * WORDS / 2);
+		CHECK_EQ(far_sim_client_verbs(r.fabric[0]), verb);
+		CHECK_EQ(far_sim_faults(r.sim)->kills, 1);
+		rig_close(&r);
+	}
+}
+
+static void
+atomic(struct far_task *t, void *arg)
+{
+	struct client *c = arg;
+	uint64_t old;
+
+	for (unsigned i = 0; i < 3; i++) {
+		far_faa(t, at(0, 64), 1, &old);
+		c->rig->err[c->id][i] = far_wait(t);
+	}
+}
+
+static void
+test_sim_fate_at_an_atomic_strikes_before_or_after_it(void)
+{
+	struct rig r;
+
+	for (unsigned seed = 0; seed < SEEDS; seed++) {
+		enum far_sim_point point = seed % FAR_SIM_POINTS;
+		bool gap = seed & 8;
+
+		rig_open(&r, seed, true, &(struct far_sim_policy){ .gap = gap });
+		far_sim_aim(r.fabric[0], 2, point, FAR_SIM_KILL, 0);
+		rig_run(&r, 1, atomic);
+		CHECK_EQ(r.err[0][0], 0);
+		CHECK_EQ(r.err[0][1], -FAR_EFENCED);
+		/* What an atomic has found, it also stores. */
+		CHECK_EQ(*word(&r, 0, 64), point == FAR_SIM_AFTER || (gap && point == FAR_SIM_HALF) ? 2 : 1);
+		rig_close(&r);
+	}
+}
+
 /* Fences -------------------------------------------------------------------------------------------------- */
 
 static int
@@ -540,5 +592,6 @@ TEST_MAIN(TEST(test_sim_line_tears_between_lines_only), TEST(test_sim_gap_loses_
 	  TEST(test_sim_relaxed_writes_pass_writes), TEST(test_sim_priorities_let_one_go_first_and_nobody_starve),
 	  TEST(test_sim_late_completions_come), TEST(test_sim_parked_chain_leaves_the_clients_others_alone),
 	  TEST(test_sim_plans_strike_at_their_time), TEST(test_sim_broken_connection_leaves_work_that_lands_late),
-	  TEST(test_sim_dead_client_leaves_work_that_lands_late), TEST(test_sim_nothing_of_a_fenced_client_lands),
+	  TEST(test_sim_dead_client_leaves_work_that_lands_late), TEST(test_sim_fate_strikes_at_the_verb_aimed_at),
+	  TEST(test_sim_fate_at_an_atomic_strikes_before_or_after_it), TEST(test_sim_nothing_of_a_fenced_client_lands),
 	  TEST(test_sim_node_fails_and_comes_back_as_planned), TEST(test_sim_grants_are_refused_once_or_for_ever))

@@ -93,6 +93,11 @@ struct sim_conn {
 	uint64_t fuse;                   /* steps to go */
 	enum far_sim_fate fate;
 	uint64_t fate_ns;
+	uint64_t verbs;                  /* begun */
+	uint64_t aim_verb;               /* the fuse is lit in this one; SIM_NEVER: none */
+	enum far_sim_point aim_point;
+	const struct far_op *aim;        /* that verb, while it is under way */
+	uint32_t aim_left;               /* words of it still to do before the fate strikes */
 	struct far_chain *done, **done_tail;
 	int (*poll)(struct far_poller *p, bool idle); /* the core's */
 	struct sim_thread *thread;       /* performance mode */
@@ -123,9 +128,10 @@ struct far_sim {
 
 	struct sim_run **active;
 	uint32_t active_n, active_max;
-	bool odd;                        /* steps are not of single words (policy.line, policy.gap), or are told */
+	bool odd;                        /* steps are not of single words (policy.line, policy.gap), or looked at */
 	void (*tell)(void *arg, const struct far_sim_step *step);
 	void *tell_arg;
+	bool aims;                       /* some client has an aim */
 	uint64_t lowest;                 /* priority given so far */
 	uint64_t change_step;            /* the next change of priorities */
 	unsigned changes_left;
@@ -146,6 +152,13 @@ sim_dirty(struct sim_node *n, uint64_t off)
 		return;
 	n->dirty[page] = 1;
 	n->dirty_list[n->dirty_n++] = (uint32_t)page;
+}
+
+/* Which kind of steps the world takes from now on. */
+static inline void
+sim_set_odd(struct far_sim *s)
+{
+	s->odd = s->policy.line || s->policy.gap || s->tell || s->aims;
 }
 
 static inline void
@@ -190,6 +203,9 @@ void sim_hold(struct far_sim *s, struct sim_run *r, uint64_t until);
 
 /* The fuse of r's client has burnt down; `r` has just stepped, is active and no stray. */
 void sim_fuse_burnt(struct far_sim *s, struct sim_run *r);
+
+/* Begins the verb that the aim of r's client is at: `words` long. */
+void sim_aim_begin(struct sim_conn *k, const struct far_op *op, uint32_t words);
 
 /* The client has ended, and nothing of it is in flight any more. */
 void sim_evict(struct far_sim *s, struct sim_conn *k);

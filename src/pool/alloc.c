@@ -293,7 +293,7 @@ alloc_slow(struct pool_table *pt, struct far_task *t, unsigned heap, struct far_
 	bool inside = pool_is_inside(t);
 	struct pool_relief relief = { 0 };
 	struct pool_heap *h;
-	int err;
+	int err, relieved = 0;
 
 	do {
 		/* Inside an operation the arena stays, even if the table is dropped meanwhile. */
@@ -309,8 +309,11 @@ alloc_slow(struct pool_table *pt, struct far_task *t, unsigned heap, struct far_
 			err = pt->pool->err;
 		/* To the caller it is all the same: no memory now, perhaps some outside of the operation. */
 		err = err == POOL_IN_LIMBO ? -FAR_ENOMEM : err;
-	} while (err == -FAR_ENOMEM && !inside && pool_relieve(pt, t, &relief) == 0);
-	return err;
+		if (err == -FAR_ENOMEM && !inside)
+			relieved = pool_relieve(pt, t, &relief);
+	} while (err == -FAR_ENOMEM && !inside && !relieved);
+	/* The wait may have ended because the session did. */
+	return relieved ? relieved : err;
 }
 
 int

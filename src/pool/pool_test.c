@@ -206,6 +206,29 @@ reuse_orphans(struct rig *r, struct far_task *t, unsigned client)
 	rig_close_table(r, t, client);
 }
 
+/* Its session ends while it waits for memory. */
+static void
+starve_and_die(struct rig *r, struct far_task *t, unsigned client)
+{
+	struct far_addr at;
+
+	far_sim_refuse(r->sim, 1, true);
+	far_sim_fuse(r->fabric[client], 300, FAR_SIM_KILL, 0);
+	CHECK_EQ(pool_alloc(tables[client], t, 0, POOL_BLOCKS, 5, &at), -FAR_EFENCED);
+	CHECK(far_sim_faults(r->sim)->refused > 0);
+}
+
+static void
+test_alloc_tells_that_the_session_ended_while_it_waited(void)
+{
+	struct rig r;
+
+	rig_open(&r, 1, 16 << 20, 15);
+	rig_run(&r, 0, rig_make_table);
+	rig_run(&r, 0, starve_and_die);
+	rig_close(&r);
+}
+
 static void
 retire_half(struct rig *r, struct far_task *t, unsigned client)
 {
@@ -653,4 +676,5 @@ TEST_MAIN(TEST(test_pool_open_and_close_leaves_clean_nodes),
 	  TEST(test_drop_with_users_elsewhere_frees_all_and_they_notice),
 	  TEST(test_table_names_are_checked_and_given_back),
 	  TEST(test_versions_never_repeat),
+	  TEST(test_alloc_tells_that_the_session_ended_while_it_waited),
 	  TEST(test_new_client_picks_the_node_with_more_room))

@@ -39,7 +39,7 @@ schedule_connect(struct schedule_client *c)
 	return err;
 }
 
-static void
+void
 schedule_calm(struct schedule *s, bool calm)
 {
 	const struct schedule_config *g = &s->config;
@@ -66,14 +66,34 @@ static int
 schedule_count_splits(struct schedule_client *c, struct far_task *t)
 {
 	struct far_table_stat stat;
-	int err = pool_enter(c->pool, t), left;
+	int err = schedule_stat(c, t, &stat);
 
-	if (err)
-		return err;
-	err = c->s->design->stat(c->ix, t, &stat);
-	left = pool_leave(c->pool, t);
 	c->s->splits = err ? 0 : stat.splits;
-	return err ? err : left;
+	return err;
+}
+
+/* The last client ends the session in which it filled its part. */
+static void
+schedule_build_former(struct schedule_client *c, struct far_task *t)
+{
+	if (c->s->config.former == SCHEDULE_FORMER_DIED)
+		schedule_desert(c, t);
+	else
+		c->err = schedule_shut(c, t);
+}
+
+/* What was made for others to look at is there; the client's own state may come to an end. */
+static void
+schedule_build_last(struct schedule_client *c, struct far_task *t)
+{
+	const struct schedule_config *g = &c->s->config;
+
+	if (!c->err && !g->plain)
+		c->err = schedule_count_splits(c, t);
+	if (!c->err && g->deed == SCHEDULE_DEED_DROP)
+		c->err = schedule_make_other(c, t);
+	if (!c->err && (g->former || g->deed == SCHEDULE_DEED_OPEN))
+		schedule_build_former(c, t);
 }
 
 static void
@@ -95,25 +115,47 @@ schedule_build_one(struct far_task *t, void *arg)
 		if (g->apart)
 			schedule_move(c, t, i, 1);
 	}
-	if (!c->err && c->id == g->clients - 1 && !g->plain)
-		c->err = schedule_count_splits(c, t);
+	if (c->id == g->clients - 1)
+		schedule_build_last(c, t);
+}
+
+static void
+schedule_build_anew(struct far_task *t, void *arg)
+{
+	struct schedule_client *c = arg;
+
+	c->err = schedule_open(c, t, false);
+}
+
+/* Runs a fiber of client `c` alone. */
+static int
+schedule_build_run(struct schedule_client *c, void (*fn)(struct far_task *t, void *arg))
+{
+	int err = far_loop_spawn(c->s->loop, c->fabric, fn, c, 0);
+
+	if (err)
+		return err;
+	far_loop_run(c->s->loop);
+	if (c->err)
+		schedule_fail(c->s, SCHEDULE_NO_SETUP, "client %u: %s", c->id, far_errname(c->err));
+	return 0;
 }
 
 static int
 schedule_build(struct schedule *s)
 {
-	for (unsigned i = 0; i < s->config.clients; i++) {
-		struct schedule_client *c = &s->clients[i];
-		int err = far_loop_spawn(s->loop, c->fabric, schedule_build_one, c, 0);
+	const struct schedule_config *g = &s->config;
+	struct schedule_client *last = &s->clients[g->clients - 1];
+	int err = 0;
 
-		if (err)
-			return err;
-		far_loop_run(s->loop);
-		if (c->err)
-			schedule_fail(s, SCHEDULE_NO_SETUP, "client %u: %s", i,
-				      far_errname(c->err));
-	}
-	return 0;
+	for (unsigned i = 0; i < g->clients && !err; i++)
+		err = schedule_build_run(&s->clients[i], schedule_build_one);
+	if (err || s->out->verdict != SCHEDULE_GOOD ||
+	    (!g->former && g->deed != SCHEDULE_DEED_OPEN))
+		return err;
+	if ((err = schedule_connect(last)) != 0 || g->deed == SCHEDULE_DEED_OPEN)
+		return err;
+	return schedule_build_run(last, schedule_build_anew);
 }
 
 /* Work ---------------------------------------------------------------------------------------------------- */
@@ -125,9 +167,16 @@ schedule_arm(struct schedule *s)
 	struct schedule_config *g = &s->config;
 	uint64_t now = far_sim_now(s->sim);
 
-	if (g->victim)
+	if (g->victim && g->strike)
+		far_sim_aim(s->clients[g->victim - 1].fabric, g->fuse,
+			    (enum far_sim_point)(g->strike - 1), (enum far_sim_fate)g->fate,
+			    g->fate_ns);
+	else if (g->victim)
 		far_sim_fuse(s->clients[g->victim - 1].fabric, g->fuse, (enum far_sim_fate)g->fate,
 			     g->fate_ns);
+	if (g->second && g->second <= g->clients)
+		far_sim_aim(s->clients[g->second - 1].fabric, g->second_fuse,
+			    (enum far_sim_point)g->second_strike, FAR_SIM_KILL, 0);
 	if (g->breaker && g->breaker != g->victim)
 		far_sim_fuse(s->clients[g->breaker - 1].fabric, g->break_fuse, FAR_SIM_BREAK,
 			     g->break_ns);
@@ -147,10 +196,13 @@ static void
 schedule_disarm(struct schedule *s)
 {
 	for (unsigned i = 0; i < s->config.clients; i++) {
-		struct far_fabric *first = s->clients[i].lives[0];
+		for (unsigned k = 0; k < s->clients[i].lives_n; k++) {
+			struct far_fabric *f = s->clients[i].lives[k];
 
-		far_sim_fuse(first, UINT64_MAX, FAR_SIM_KILL, 0);
-		far_sim_plan_pause(first, UINT64_MAX, 0);
+			far_sim_fuse(f, UINT64_MAX, FAR_SIM_KILL, 0);
+			far_sim_aim(f, UINT64_MAX, FAR_SIM_BEFORE, FAR_SIM_KILL, 0);
+			far_sim_plan_pause(f, UINT64_MAX, 0);
+		}
 	}
 	for (unsigned i = 0; i < s->config.nodes; i++)
 		far_sim_plan_node(s->sim, i, UINT64_MAX, 0, FAR_SIM_NEVER);
@@ -179,6 +231,8 @@ schedule_let_work(struct schedule *s)
 	s->out->hash = far_sim_hash(s->sim);
 	s->out->faults = *far_sim_faults(s->sim);
 	s->out->lost = s->out->faults.ups_empty > 0;
+	for (unsigned i = 0; i < g->clients; i++)
+		s->out->client_verbs[i] = far_sim_client_verbs(s->clients[i].fabric);
 	if (far_sim_exhausted(s->sim))
 		schedule_fail(s, SCHEDULE_ENDLESS, "more than %u steps", SCHEDULE_STEPS_MAX);
 	schedule_disarm(s);
@@ -260,7 +314,7 @@ schedule_start(struct schedule *s)
 	s->loop = s->loops[g->nodes - 1];
 	s->history = (struct lin_history){ s->ops, s->events, 0, 0 };
 	s->fresh_used = s->moves = 0;
-	s->splits = 0;
+	s->splits = s->grown = 0;
 	if ((err = far_sim_reset(s->sim, g->seed)) != 0)
 		return err;
 	far_loop_reset(s->loop, g->seed);
@@ -314,6 +368,7 @@ schedule_play(struct schedule *s, const struct schedule_config *config,
 	if (!err)
 		schedule_judge(s);
 	out->ops = s->history.ops_n;
+	out->deaths = far_sim_faults(s->sim)->kills;
 	schedule_end(s);
 	return err;
 }

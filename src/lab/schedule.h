@@ -48,6 +48,14 @@ struct schedule_result {
 	unsigned comebacks;      /* sessions that clients opened anew */
 	bool crashed;            /* a client died, was fenced, or gave up its session */
 	bool lost;               /* a node came back empty */
+	bool deed_done;          /* to its end, whatever came of it */
+	uint64_t deed_from, deed_to; /* verbs of its client, as far_sim_aim() counts them, before it and with it */
+	uint64_t client_verbs[SCHEDULE_CLIENTS]; /* of each client's last connection, until all had worked */
+	uint64_t lingered[SCHEDULE_CLIENTS]; /* of these, before it went on after its sleep */
+	uint64_t mend_verbs;     /* it took whoever inspects to repair the table, opening included */
+	uint64_t inspect_verbs;  /* and all in all */
+	uint64_t deaths;         /* of clients, whoever inspects included */
+	uint64_t most_ns;        /* of an operation of the history */
 	uint64_t most_verbs;     /* of an operation that began after the last fault */
 	struct far_sim_faults faults; /* while the clients worked */
 };
@@ -70,6 +78,11 @@ void schedule_trace(struct schedule *s, void (*line)(void *arg, const char *text
 
 /* Verdict, configuration and history of the last run. */
 void schedule_print(const struct schedule *s, FILE *out);
+
+const char *schedule_deed_name(unsigned deed);
+
+/* Whether a deed finds key 0. */
+bool schedule_deed_wants_key(unsigned deed);
 
 const char *schedule_verdict_name(unsigned verdict);
 

@@ -42,10 +42,12 @@ schedule_key(unsigned i, struct schedule_key *k)
 	size_t len = 0;
 
 	/* By hand: each operation asks for one. */
-	FAR_ASSERT(i < 100);
+	FAR_ASSERT(i < 1000);
 	k->name[len++] = i < SCHEDULE_KEYS ? 'k' : 'f';
+	if (i >= 100)
+		k->name[len++] = (char)('0' + i / 100);
 	if (i >= 10)
-		k->name[len++] = (char)('0' + i / 10);
+		k->name[len++] = (char)('0' + i / 10 % 10);
 	k->name[len++] = (char)('0' + i % 10);
 	k->name[len] = 0;
 	k->bytes = far_bytes(k->name, len);
@@ -83,21 +85,41 @@ schedule_writer(const struct schedule *s, struct far_bytes value)
 
 /* Sessions ------------------------------------------------------------------------------------------------ */
 
-/* The table must be open before the index can be. */
 static int
-schedule_open_table(struct schedule_client *c, struct far_task *t, const struct far_index_opts *o,
-		    bool make)
+schedule_make_table(struct schedule_client *c, struct far_task *t, const char *name,
+		    const struct far_index_opts *o, struct pool_table **pt)
 {
 	const struct far_index_ops *d = c->s->design;
 	struct far_addr head;
 	int err;
 
-	if (!make)
-		return pool_table_open(c->pool, t, "t", &c->pt);
-	if ((err = pool_table_new(c->pool, t, "t", d->name, &c->pt)) != 0 ||
-	    (err = d->create(c->pt, t, o, &head)) != 0)
+	if ((err = pool_table_new(c->pool, t, name, d->name, pt)) != 0 ||
+	    (err = d->create(*pt, t, o, &head)) != 0)
 		return err;
-	return pool_table_commit(c->pt, t, head);
+	return pool_table_commit(*pt, t, head);
+}
+
+int
+schedule_make_other(struct schedule_client *c, struct far_task *t)
+{
+	struct far_index_opts o = { .groups = 1 };
+	struct pool_table *pt = NULL;
+	int err = schedule_make_table(c, t, SCHEDULE_OTHER, &o, &pt), closed;
+
+	closed = pool_table_close(pt, t);
+	return err ? err : closed;
+}
+
+int
+schedule_stat(struct schedule_client *c, struct far_task *t, struct far_table_stat *stat)
+{
+	int err = pool_enter(c->pool, t), left;
+
+	if (err)
+		return err;
+	err = c->s->design->stat(c->ix, t, stat);
+	left = pool_leave(c->pool, t);
+	return err ? err : left;
 }
 
 int
@@ -115,7 +137,9 @@ schedule_open(struct schedule_client *c, struct far_task *t, bool make)
 	int err, left;
 
 	if ((err = pool_open(t, &po, &c->pool)) != 0 ||
-	    (err = schedule_open_table(c, t, &o, make)) != 0 || (err = pool_enter(c->pool, t)) != 0)
+	    (err = make ? schedule_make_table(c, t, "t", &o, &c->pt)
+			: pool_table_open(c->pool, t, "t", &c->pt)) != 0 ||
+	    (err = pool_enter(c->pool, t)) != 0)
 		return err;
 	err = c->s->design->open(c->pt, t, &o, &c->ix);
 	if (!err) {
@@ -177,6 +201,19 @@ schedule_leave_work(struct schedule_client *c, struct far_task *t)
 
 /* Operations ---------------------------------------------------------------------------------------------- */
 
+bool
+schedule_again(struct schedule_client *c, struct far_task *t, struct pool_relief *relief, int *err)
+{
+	int relieved;
+
+	if (*err != -FAR_ENOMEM)
+		return false;
+	relieved = pool_relieve(c->pt, t, relief);
+	if (relieved)
+		*err = relieved;
+	return !relieved;
+}
+
 /* Runs one operation and whatever retries memory asks for. */
 static int
 schedule_call(struct schedule_client *c, struct far_task *t, struct lin_op *op,
@@ -218,7 +255,7 @@ schedule_call(struct schedule_client *c, struct far_task *t, struct lin_op *op,
 		left = pool_leave(c->pool, t);
 		if (left)
 			return left;
-	} while (err == -FAR_ENOMEM && pool_relieve(c->pt, t, &relief) == 0);
+	} while (schedule_again(c, t, &relief, &err));
 	return err;
 }
 
@@ -309,7 +346,7 @@ schedule_move(struct schedule_client *c, struct far_task *t, unsigned key, unsig
 		err = c->s->design->move(c->ix, t, k.bytes, node);
 		if ((left = pool_leave(c->pool, t)) != 0)
 			err = left;
-	} while (err == -FAR_ENOMEM && pool_relieve(c->pt, t, &relief) == 0);
+	} while (schedule_again(c, t, &relief, &err));
 	far_scratch_reset(t, mark);
 	c->s->moves++;
 	c->stopped |= err == -FAR_EFENCED || err == -FAR_EUNSURE || err == -FAR_ENODE;
@@ -344,13 +381,26 @@ schedule_act(struct schedule_client *c, struct far_task *t)
 	schedule_operate(c, t, kind, key);
 }
 
+/* Until who has died by now can be taken over. */
+static void
+schedule_linger(struct schedule_client *c, struct far_task *t)
+{
+	far_sleep(t, schedule_lease(c->s) * 3 / 2);
+	c->s->out->lingered[c->id] = far_sim_client_verbs(c->fabric);
+}
+
 void
 schedule_work(struct far_task *t, void *arg)
 {
 	struct schedule_client *c = arg;
-	uint64_t pace = c->s->config.pace_ns;
+	const struct schedule_config *g = &c->s->config;
+	uint64_t pace = g->pace_ns;
 
+	if (g->deed && c->id == g->clients - 1)
+		schedule_deed(c, t);
 	while (c->left > 0 && !c->stopped) {
+		if (g->linger == c->left)
+			schedule_linger(c, t);
 		c->left--;
 		if (pace)
 			far_sleep(t, far_rng_below(&c->rng, pace));

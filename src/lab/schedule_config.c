@@ -39,6 +39,10 @@ static const struct {
 	{ FIELD(pace_ns), 1 },
 	{ FIELD(tick_ns), 1 },
 	{ FIELD(lease_ns), 1 },
+	{ FIELD(deed), 1 },
+	{ FIELD(former), 1 },
+	{ FIELD(linger), 1 },
+	{ FIELD(grow), 1 },
 	{ FIELD(comebacks), 1 },
 	{ FIELD(keep), 1 },
 	{ FIELD(changes), 1 },
@@ -53,6 +57,10 @@ static const struct {
 	{ FIELD(fate), 1 },
 	{ FIELD(fuse), 1 },
 	{ FIELD(fate_ns), 1 },
+	{ FIELD(strike), 1 },
+	{ FIELD(second), 1 },
+	{ FIELD(second_fuse), 1 },
+	{ FIELD(second_strike), 1 },
 	{ FIELD(breaker), 1 },
 	{ FIELD(break_fuse), 1 },
 	{ FIELD(break_ns), 1 },
@@ -164,6 +172,12 @@ schedule_config_is_valid(const struct schedule_config *c)
 	if (c->keep > 6 || (c->keep && c->changes) || c->late > UINT32_MAX)
 		return false;
 	if (c->fate > FAR_SIM_BREAK || c->outage_how > FAR_SIM_NEVER || c->outage > c->nodes)
+		return false;
+	if (c->deed >= SCHEDULE_DEEDS || c->former >= SCHEDULE_FORMERS ||
+	    (c->deed == SCHEDULE_DEED_MOVE && c->nodes < 2))
+		return false;
+	if (c->strike > FAR_SIM_POINTS || c->second_strike >= FAR_SIM_POINTS ||
+	    c->second > c->clients + 1)
 		return false;
 	return c->victim <= c->clients && c->breaker <= c->clients && (!c->victim || c->fuse) &&
 	       (!c->breaker || c->break_fuse);

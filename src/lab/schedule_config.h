@@ -20,6 +20,7 @@ enum {
 	SCHEDULE_KEYS = 4,   /* that the clients fight for */
 	SCHEDULE_FRESH = 24, /* keys that are inserted once, to make splits */
 	SCHEDULE_FILL = 64,  /* keys that nobody touches */
+	SCHEDULE_GROW = 64,  /* more of these, to see a table grow in the end */
 	SCHEDULE_NODES = 2,
 	SCHEDULE_VALUE = 1024, /* bytes */
 };
@@ -43,6 +44,41 @@ enum schedule_hash {
 	SCHEDULE_HASHES,
 };
 
+/* What the last client does instead of operations that it draws (schedule_deed.c). Up to MOVE: on key 0. */
+enum schedule_deed {
+	SCHEDULE_DEED_NONE,
+	SCHEDULE_DEED_GET,
+	SCHEDULE_DEED_INSERT,
+	SCHEDULE_DEED_INSERT_PRESENT,
+	SCHEDULE_DEED_UPSERT,
+	SCHEDULE_DEED_UPSERT_PRESENT,
+	SCHEDULE_DEED_UPDATE,
+	SCHEDULE_DEED_UPDATE_IF,
+	SCHEDULE_DEED_DELETE,
+	SCHEDULE_DEED_DELETE_IF,
+	SCHEDULE_DEED_MOVE,     /* to node 1 */
+	SCHEDULE_DEED_SPLIT,    /* an insert that splits a subtable */
+	SCHEDULE_DEED_DOUBLE,   /* and doubles the directory */
+	SCHEDULE_DEED_SCAN,
+	SCHEDULE_DEED_OPEN,     /* a session, table and index */
+	SCHEDULE_DEED_CLOSE,
+	SCHEDULE_DEED_CREATE,   /* another table */
+	SCHEDULE_DEED_DROP,
+	SCHEDULE_DEED_GRANT,    /* an upsert without a chunk to take its block from */
+	SCHEDULE_DEED_TICK,     /* rounds of maintenance, */
+	SCHEDULE_DEED_FREE,     /* with blocks to give back to their owners */
+	SCHEDULE_DEED_TAKEOVER, /* of what a dead client left */
+	SCHEDULE_DEEDS,
+};
+
+/* What the last client did before the session with which it works. */
+enum schedule_former {
+	SCHEDULE_FORMER_NONE,
+	SCHEDULE_FORMER_LEFT, /* it filled its part of the table, and closed its session, */
+	SCHEDULE_FORMER_DIED, /* or died */
+	SCHEDULE_FORMERS,
+};
+
 /* All members are numbers, and all arrays have a place per client: the table in schedule_config.c names each. Times are
  * in nanoseconds of virtual time, counted from when the clients begin to work. */
 struct schedule_config {
@@ -59,11 +95,16 @@ struct schedule_config {
 	uint64_t apart;     /* blocks moved away from their slots at the start */
 	uint64_t pace_ns;   /* sleep between operations at most */
 	uint64_t tick_ns, lease_ns; /* 0: the pool's */
+	uint64_t deed, former;
+	uint64_t linger;    /* with so many operations left, clients sleep until a lease that runs is over */
+	uint64_t grow;      /* who inspects inserts until a subtable is split */
 	uint64_t comebacks; /* so often a client that lost its session opens a new one */
 	/* far_sim_policy */
 	uint64_t keep, changes, change_steps, weak, line, relaxed, gap, late, late_ns;
 	/* Faults. Clients and nodes: 1 + the number, 0 = nobody. */
 	uint64_t victim, fate, fuse, fate_ns; /* enum far_sim_fate */
+	uint64_t strike;    /* 1 + enum far_sim_point: `fuse` counts verbs, not steps */
+	uint64_t second, second_fuse, second_strike; /* one more dies, at a verb; clients + 1: who inspects */
 	uint64_t breaker, break_fuse, break_ns;
 	uint64_t freeze_at[SCHEDULE_CLIENTS], freeze_ns[SCHEDULE_CLIENTS];
 	uint64_t outage, outage_at, outage_ns, outage_how; /* enum far_sim_return */

@@ -32,7 +32,7 @@ struct schedule_client {
 	struct schedule *s;
 	unsigned id;
 	struct far_rng rng;
-	struct far_fabric *fabric;                      /* the present one: lives[lives_n - 1] */
+	struct far_fabric *fabric; /* the present one: lives[lives_n - 1] */
 	struct far_fabric *lives[SCHEDULE_LIVES];
 	unsigned lives_n;
 	struct pool *pool;
@@ -46,6 +46,7 @@ struct schedule_client {
 	bool stopped;
 	bool deserted; /* some session of it was left open */
 	int err;       /* of building or settling */
+	bool inspects;
 };
 
 struct schedule {
@@ -58,7 +59,10 @@ struct schedule {
 	struct schedule_config config;
 	struct schedule_client clients[SCHEDULE_CLIENTS + 1];
 	unsigned fresh_used;
-	uint64_t splits; /* before the clients began to work */
+	unsigned grown;      /* fillers, once somebody inspected */
+	uint64_t grown_from; /* splits before */
+	uint64_t killed;     /* clients, before somebody inspected */
+	uint64_t splits;     /* before the clients began to work */
 
 	struct lin_op ops[SCHEDULE_OPS_ALL];
 	uint32_t events[2 * SCHEDULE_OPS_ALL];
@@ -73,6 +77,12 @@ struct schedule {
 /* The first thing that goes wrong is what counts. */
 void schedule_fail(struct schedule *s, enum schedule_verdict verdict, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+
+static inline uint64_t
+schedule_lease(const struct schedule *s)
+{
+	return s->config.lease_ns ? s->config.lease_ns : POOL_LEASE_NS;
+}
 
 /* Connects a client anew. -FAR_ENOMEM. */
 int schedule_connect(struct schedule_client *c);
@@ -94,8 +104,21 @@ size_t schedule_value(const struct schedule *s, uint32_t op, uint8_t buf[]);
 /* 1 + the operation that wrote the bytes, 0 when they are nobody's. */
 uint32_t schedule_writer(const struct schedule *s, struct far_bytes value);
 
+/* The table of CREATE and DROP. */
+#define SCHEDULE_OTHER "u"
+
 /* Opens pool, table and index; client 0 of a new world (`make`) makes the table. */
 int schedule_open(struct schedule_client *c, struct far_task *t, bool make);
+
+/* Makes the other table, and puts it away. */
+int schedule_make_other(struct schedule_client *c, struct far_task *t);
+
+/* What the design tells of the table. */
+int schedule_stat(struct schedule_client *c, struct far_task *t, struct far_table_stat *stat);
+
+/* Whether an operation that ended with *err may start over: it found no memory, and some may have come free meanwhile.
+ * If not, *err tells why. */
+bool schedule_again(struct schedule_client *c, struct far_task *t, struct pool_relief *relief, int *err);
 
 /* One operation, entered in the history. */
 void schedule_operate(struct schedule_client *c, struct far_task *t, enum lin_kind kind, unsigned key);
@@ -107,10 +130,21 @@ void schedule_work(struct far_task *t, void *arg);
 /* Gives up index and session without a word to the nodes. */
 void schedule_desert(struct schedule_client *c, struct far_task *t);
 
+/* schedule_deed.c ------------------------------------------------------------------------------------------- */
+
+/* Does the deed of the configuration. */
+void schedule_deed(struct schedule_client *c, struct far_task *t);
+
 /* schedule_settle.c ----------------------------------------------------------------------------------------- */
 
 /* A key that nobody touches: `put`, or verified. */
 int schedule_fill(struct schedule_client *c, struct far_task *t, unsigned i, bool put);
+
+/* Closes index, table and session: the first error. All are gone afterwards. */
+int schedule_shut(struct schedule_client *c, struct far_task *t);
+
+/* Waits until the dead are fenced, and adopts what they left: the number of chunks, or an error. */
+int schedule_take_over(struct schedule_client *c, struct far_task *t);
 
 /* All leave, dead or alive; then somebody new looks at everything (not where speed is measured). */
 int schedule_settle(struct schedule *s);
@@ -124,5 +158,10 @@ void schedule_judge_op(struct schedule *s, uint32_t i, uint64_t began, const str
 bool schedule_may_fail(const struct schedule *s, int err);
 
 void schedule_judge(struct schedule *s);
+
+/* schedule.c ------------------------------------------------------------------------------------------------ */
+
+/* Whether chains take effect at once, for set-up, or as configured. */
+void schedule_calm(struct schedule *s, bool calm);
 
 #endif

@@ -12,6 +12,7 @@ schedule_judge_op(struct schedule *s, uint32_t i, uint64_t began, const struct f
 
 	for (unsigned v = 0; v < FAR_OP_CODES; v++)
 		verbs += spent->verbs[v];
+	s->out->most_ns = far_max(s->out->most_ns, far_sim_now(s->sim) - began);
 	if (far_sim_trouble_end(s->sim) < began) {
 		s->out->most_verbs = far_max(s->out->most_verbs, verbs);
 		if (verbs > SCHEDULE_VERBS_MAX)

@@ -1,8 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* schedule_settle.c -- after the work: everybody leaves, and a newcomer inspects what is left. */
 #include "lab/schedule_impl.h"
+#include "pool/client.h"
 
 enum { SETTLE_TRIES = 50 };
+
+/* A filler's insert, with whatever retries memory asks for. */
+static int
+schedule_fill_put(struct schedule_client *c, struct far_task *t, struct far_bytes key,
+		  struct far_bytes value)
+{
+	struct pool_relief relief = { 0 };
+	int err, left;
+
+	do {
+		uint64_t version = 0;
+
+		if ((err = pool_enter(c->pool, t)) != 0)
+			return err;
+		err = c->s->design->put(c->ix, t, FAR_PUT_INSERT, key, value, &version);
+		if ((left = pool_leave(c->pool, t)) != 0)
+			return left;
+	} while (schedule_again(c, t, &relief, &err));
+	return err;
+}
 
 int
 schedule_fill(struct schedule_client *c, struct far_task *t, unsigned i, bool put)
@@ -12,17 +33,16 @@ schedule_fill(struct schedule_client *c, struct far_task *t, unsigned i, bool pu
 	struct far_bytes value = far_bytes(buf, schedule_value(c->s, SCHEDULE_OPS_ALL + i, buf));
 	struct far_value got;
 	struct schedule_key key;
-	uint64_t version = 0;
-	int err = pool_enter(c->pool, t);
+	int err;
 
-	if (err)
-		return err;
 	schedule_key(SCHEDULE_KEYS + SCHEDULE_FRESH + i, &key);
 	if (put)
-		err = c->s->design->put(c->ix, t, FAR_PUT_INSERT, key.bytes, value, &version);
-	else
-		err = c->s->design->get(c->ix, t, key.bytes, &got);
-	if (!put && (err || schedule_writer(c->s, got.bytes) != SCHEDULE_OPS_ALL + i + 1))
+		return schedule_fill_put(c, t, key.bytes, value);
+	if ((err = pool_enter(c->pool, t)) != 0)
+		return err;
+	err = c->s->design->get(c->ix, t, key.bytes, &got);
+	if (err != -FAR_EFENCED &&
+	    (err || schedule_writer(c->s, got.bytes) != SCHEDULE_OPS_ALL + i + 1))
 		schedule_fail(c->s, SCHEDULE_LOST_KEY, "untouched key %s: %s", key.name,
 			      err ? far_errname(err) : "another value");
 	far_scratch_reset(t, mark);
@@ -37,19 +57,59 @@ schedule_report(void *arg, const char *line)
 }
 
 /* Lets the pool fence the dead, and the design finish what they left half-done. */
-static int
-schedule_wait_dead(struct schedule_client *c, struct far_task *t)
+int
+schedule_take_over(struct schedule_client *c, struct far_task *t)
 {
-	uint64_t lease_ns = c->s->config.lease_ns ? c->s->config.lease_ns : POOL_LEASE_NS;
 	int n = -FAR_ETIMEOUT;
 
-	if (!c->s->out->crashed)
-		return 0;
-	far_sleep(t, 3 * lease_ns);
+	far_sleep(t, 3 * schedule_lease(c->s));
 	/* It waits a few leases; ours may be shorter than a design's wait for a lock. */
 	for (int tries = 0; tries < SETTLE_TRIES && n == -FAR_ETIMEOUT; tries++)
 		n = pool_table_adopt_orphans(c->pt, t);
-	return n < 0 ? n : 0;
+	return n;
+}
+
+/* Inserts until the table grows: whoever died, that must be possible. */
+static int
+schedule_grow(struct schedule_client *c, struct far_task *t)
+{
+	struct schedule *s = c->s;
+	struct far_table_stat now;
+	int err = schedule_stat(c, t, &now);
+
+	/* Whoever inspects after somebody died at it goes on where that one was. */
+	if (!s->grown) {
+		s->grown = (unsigned)s->config.fill;
+		s->grown_from = now.splits;
+	}
+	while (!err && now.splits == s->grown_from) {
+		if (s->grown == SCHEDULE_FILL + SCHEDULE_GROW) {
+			schedule_fail(s, SCHEDULE_WRONG_RESULT, "the table does not grow");
+			break;
+		}
+		if ((err = schedule_fill(c, t, s->grown++, true)) == 0)
+			err = schedule_stat(c, t, &now);
+	}
+	return err;
+}
+
+/* Nobody else has a session any more, and of another table there is all or nothing. */
+static int
+schedule_inspect_pool(struct schedule_client *c, struct far_task *t)
+{
+	struct schedule *s = c->s;
+	struct pool_view view;
+	int err = pool_read_view(c->pool, t, &view);
+
+	if (!err && view.sessions_n)
+		schedule_fail(s, SCHEDULE_WRONG_RESULT, "%u sessions of the dead are still open",
+			      view.sessions_n);
+	if (err ||
+	    (s->config.deed != SCHEDULE_DEED_CREATE && s->config.deed != SCHEDULE_DEED_DROP))
+		return err;
+	if ((err = schedule_make_other(c, t)) != 0 && err != -FAR_EEXIST)
+		return err;
+	return pool_table_drop(c->pool, t, SCHEDULE_OTHER);
 }
 
 static int
@@ -58,12 +118,17 @@ schedule_inspect_all(struct schedule_client *c, struct far_task *t, struct far_t
 	struct schedule *s = c->s;
 	int err, n, left;
 
-	if ((err = schedule_wait_dead(c, t)) != 0)
-		return err;
+	if (s->out->crashed && (n = schedule_take_over(c, t)) < 0)
+		return n;
+	s->out->mend_verbs = far_sim_client_verbs(c->fabric);
 	for (unsigned i = 0; i < s->config.keys; i++)
 		schedule_operate(c, t, LIN_GET, i);
 	for (unsigned i = 0; i < s->fresh_used; i++)
 		schedule_operate(c, t, LIN_GET, SCHEDULE_KEYS + i);
+	if (s->config.deed && (err = schedule_inspect_pool(c, t)) != 0)
+		return err;
+	if (s->config.grow && (err = schedule_grow(c, t)) != 0)
+		return err;
 	for (unsigned i = 0; i < s->config.fill; i++)
 		schedule_fill(c, t, i, false);
 	if ((err = pool_enter(c->pool, t)) != 0)
@@ -87,7 +152,9 @@ schedule_audit(struct schedule_client *c, struct far_task *t, const struct far_t
 	for (int k = 0; k < 2 && !err; k++) {
 		uint64_t known = u.free[k] + u.header[k] + used[k];
 
-		if (u.granted[k] < known || (u.granted[k] > known && !s->out->crashed))
+		/* Where a deed is swept, everybody has left, and every chunk was looked through. */
+		if (u.granted[k] < known ||
+		    (u.granted[k] > known && (!s->out->crashed || s->config.deed)))
 			schedule_fail(s, SCHEDULE_LOST_MEMORY,
 				      "%s: granted %llu, free %llu, headers %llu, in use %llu",
 				      kinds[k], (unsigned long long)u.granted[k],
@@ -97,26 +164,32 @@ schedule_audit(struct schedule_client *c, struct far_task *t, const struct far_t
 	return err;
 }
 
+int
+schedule_shut(struct schedule_client *c, struct far_task *t)
+{
+	int err, closed;
+
+	if (c->pt)
+		pool_table_detach(c->pt, t);
+	c->s->design->close(c->ix);
+	c->ix = NULL;
+	err = c->pt ? pool_table_close(c->pt, t) : 0;
+	closed = pool_close(c->pool, t);
+	c->pool = NULL;
+	c->pt = NULL;
+	return err ? err : closed;
+}
+
 static void
 schedule_close(struct far_task *t, void *arg)
 {
 	struct schedule_client *c = arg;
-	int err;
 
 	if (c->stopped || !c->pool) {
 		schedule_desert(c, t);
 		return;
 	}
-	if (c->pt)
-		pool_table_detach(c->pt, t);
-	c->s->design->close(c->ix);
-	c->ix = NULL;
-	c->err = c->pt ? pool_table_close(c->pt, t) : 0;
-	err = pool_close(c->pool, t);
-	c->err = c->err ? c->err : err;
-	c->pool = NULL;
-	c->pt = NULL;
-	if (!c->err)
+	if ((c->err = schedule_shut(c, t)) == 0)
 		return;
 	/* It may not have noticed before what befell it. */
 	c->deserted = true;
@@ -134,6 +207,7 @@ schedule_inspect(struct far_task *t, void *arg)
 	struct far_table_stat stat = { .splits = s->splits };
 	int err = schedule_open(c, t, false);
 
+	c->inspects = true;
 	if (!err && s->out->lost)
 		schedule_fail(s, SCHEDULE_WRONG_RESULT,
 			      "the table is there, and a node came back empty");
@@ -141,12 +215,43 @@ schedule_inspect(struct far_task *t, void *arg)
 		err = schedule_inspect_all(c, t, &stat);
 	if (!err && s->config.audit)
 		err = schedule_audit(c, t, &stat);
+	s->out->inspect_verbs = far_sim_client_verbs(c->fabric);
+	if (far_sim_faults(s->sim)->kills > s->killed) {
+		/* It died at it: somebody else inspects. */
+		schedule_desert(c, t);
+		return;
+	}
+	c->inspects = false;
 	if (err && !(s->out->lost && schedule_may_fail(s, err)))
 		schedule_fail(s, SCHEDULE_WRONG_RESULT, "inspection: %s", far_errname(err));
 	if (c->stopped)
 		schedule_fail(s, SCHEDULE_WRONG_RESULT, "the inspector lost its session");
 	s->out->splits = stat.splits - s->splits;
 	schedule_close(t, c);
+}
+
+/* `first`: it may die at it. */
+static int
+schedule_inspect_run(struct schedule_client *c, bool first)
+{
+	struct schedule *s = c->s;
+	bool dies = first && s->config.second == s->config.clients + 1;
+	int err = schedule_connect(c);
+
+	if (err)
+		return err;
+	c->inspects = c->stopped = false;
+	s->killed = far_sim_faults(s->sim)->kills;
+	s->out->crashed |= !first;
+	if (dies) {
+		far_sim_aim(c->fabric, s->config.second_fuse,
+			    (enum far_sim_point)s->config.second_strike, FAR_SIM_KILL, 0);
+		schedule_calm(s, false);
+	}
+	if ((err = far_loop_spawn(s->loop, c->fabric, schedule_inspect, c, 0)) == 0)
+		far_loop_run(s->loop);
+	schedule_calm(s, true);
+	return err;
 }
 
 /* Nodes that are down come back with their memory: what was acknowledged must be there. */
@@ -193,9 +298,7 @@ schedule_settle(struct schedule *s)
 	    s->config.plain)
 		return err;
 	*c = (struct schedule_client){ .s = s, .id = SCHEDULE_CLIENTS };
-	if ((err = schedule_nodes_up(s)) != 0 || (err = schedule_connect(c)) != 0 ||
-	    (err = far_loop_spawn(s->loop, c->fabric, schedule_inspect, c, 0)) != 0)
+	if ((err = schedule_nodes_up(s)) != 0 || (err = schedule_inspect_run(c, true)) != 0)
 		return err;
-	far_loop_run(s->loop);
-	return 0;
+	return c->inspects ? schedule_inspect_run(c, false) : 0;
 }

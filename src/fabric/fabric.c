@@ -285,14 +285,17 @@ static void
 fabric_finish(struct far_fabric *f, struct far_chain *c)
 {
 	struct far_task *t = c->task;
+	struct fabric_notes *s = FAR_CONTAINER(t->local, struct fabric_notes, local);
 
+	/* G4: once. */
+	FAR_ASSERT(s->pending > 0 && f->in_flight > 0);
 	f->in_flight--;
 	f->ops_in_flight -= c->n;
 	for (struct far_hook *h = f->hooks; h; h = h->next) {
 		if (h->after)
 			h->after(h, c);
 	}
-	if (--FAR_CONTAINER(t->local, struct fabric_notes, local)->pending == 0 && fiber_stopped(t))
+	if (--s->pending == 0 && fiber_stopped(t))
 		fiber_wake(t);
 }
 

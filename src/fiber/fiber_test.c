@@ -494,9 +494,9 @@ parent_fiber(struct far_task *t, void *arg)
 {
 	int *n = arg;
 
-	CHECK_EQ(*fiber_word(t), 0);
+	CHECK_EQ(t->word, 0);
 	CHECK(far_task_conn(t) == (void *)0x1234);
-	*fiber_word(t) = 77;
+	t->word = 77;
 	if (++*n < 1000)
 		REQUIRE(far_loop_spawn(far_task_loop(t), far_task_conn(t), parent_fiber, n, 0) == 0);
 }

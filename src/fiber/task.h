@@ -47,7 +47,7 @@ struct far_task {
 	void *arg, *conn;
 	struct fiber_local *local;
 	struct far_count *account; /* the fabric's: NULL at the start */
-	uint64_t word;
+	uint64_t word; /* the pool's, 0 at the start: the operation that the task is in (epoch.c) */
 	uint8_t state; /* enum fiber_state */
 	bool daemon;
 	bool token; /* unparked, not yet noticed by park */
@@ -89,13 +89,6 @@ void fiber_timer_stop(struct far_loop *l, struct far_task *t);
 /* fiber.c: stops `t` until fiber_wake(); far_unpark() does not wake it, but is remembered. */
 void fiber_stop(struct far_task *t);
 void fiber_wake(struct far_task *t);
-
-/* A word of the task for the pool, 0 at the start: the era of the operation that the task is in. */
-static inline uint64_t *
-fiber_word(struct far_task *t)
-{
-	return &t->word;
-}
 
 /* True when `t` waits in fiber_stop(). */
 static inline bool

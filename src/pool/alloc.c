@@ -30,6 +30,7 @@ enum {
 static size_t
 alloc_heap_index(unsigned node, unsigned kind, unsigned class)
 {
+	FAR_ASSERT((kind == POOL_BLOCKS || kind == POOL_INDEX) && class < POOL_CLASSES);
 	return ((size_t)node * 2 + (kind - 1)) * POOL_CLASSES + class;
 }
 
@@ -114,6 +115,8 @@ pool_heap_grow(struct pool_heap *h, struct far_task *t, unsigned flags, uint32_t
 	bool orphan;
 	int err;
 
+	/* Outside an operation the heap might be gone when the answer comes. */
+	FAR_ASSERT(pool_is_inside(t) && run >= pool_run_min(h->class));
 	err = pool_call(p, t, h->node, &req, &reply);
 	p->places[h->node].refused = err == -FAR_ENOMEM;
 	if (err)
@@ -232,6 +235,7 @@ alloc_refill(struct pool_heap *h, struct far_task *t)
 	uint32_t run, min = pool_run_min(h->class);
 	int err = POOL_ORPHAN;
 
+	FAR_ASSERT(h->grant.held && !h->avail && !h->arena->table->gone);
 	h->dry = true;
 	p->places[h->node].refused = false;
 	pool_hurry(p);
@@ -320,12 +324,13 @@ int
 pool_alloc(struct pool_table *pt, struct far_task *t, unsigned node, enum pool_kind kind,
 	   unsigned class, struct far_addr *out)
 {
-	size_t i = alloc_heap_index(node, kind, class);
 	struct pool_heap *h;
+	size_t i;
 
 	if (node >= pt->pool->nodes_n || class >= POOL_CLASSES || kind < POOL_BLOCKS ||
 	    kind > POOL_INDEX)
 		return -FAR_EINVAL;
+	i = alloc_heap_index(node, kind, class);
 	h = pt->arena ? pt->arena->heaps[i] : NULL;
 	if (!h || !h->avail)
 		return alloc_slow(pt, t, (unsigned)i, out);
@@ -402,8 +407,10 @@ pool_arena_close(struct pool_arena *a, struct far_task *t)
 	struct pool *p = a->pool;
 	int err = 0, e;
 
+	FAR_ASSERT(p->tick.held);
 	pool_limbo_withdraw(p, a);
 	for (struct pool_heap *h = a->list; h && !p->err; h = h->next) {
+		FAR_ASSERT(!h->limbo_n && !h->grant.held);
 		while (h->chunks && !p->err) {
 			e = alloc_chunk_hand_back(p, t, h->chunks);
 			err = err ? err : e;

@@ -350,8 +350,8 @@ pool_run_min(unsigned class)
 /* The heap of (node, kind, class), made when there is none; it is the arena's. NULL: out of memory. */
 struct pool_heap *pool_heap_of(struct pool_arena *a, unsigned node, unsigned kind, unsigned class);
 
-/* GRANT for a heap: a fresh chunk goes into use, an orphan's bits into limbo, a dirty one to the scavenger. Returns
- * 0 (fresh), POOL_ORPHAN or -FAR_E. Yields. */
+/* GRANT for a heap: a fresh chunk goes into use, an orphan's bits into limbo, a dirty one to the scavenger. Inside
+ * pool_enter(), so that the heap stays. Returns 0 (fresh), POOL_ORPHAN or -FAR_E. Yields. */
 int pool_heap_grow(struct pool_heap *h, struct far_task *t, unsigned flags, uint32_t run);
 
 /* frees.c ------------------------------------------------------------------------------------------------- */

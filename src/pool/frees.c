@@ -45,7 +45,7 @@ pool_foreign_push(struct pool_table *pt, enum pool_kind kind, unsigned class, st
 		p->foreign = q;
 		p->foreign_max = max;
 	}
-	FAR_ASSERT(p->foreign_n < p->foreign_max);
+	FAR_ASSERT(p->foreign_n < p->foreign_max && !pool_chunk_at(p, addr));
 	p->foreign[p->foreign_n++] = (struct pool_foreign){
 		.addr = addr,
 		.table_serial = pt->serial,
@@ -113,6 +113,7 @@ frees_locate(const struct pool *p, const struct pool_foreign *f, const uint64_t 
 	uint64_t page = frees_page(p, f->addr), start = page, head, off, units;
 	struct pool_page g = pool_page_unpack(words[page - first]);
 
+	FAR_ASSERT(page != UINT64_MAX && first <= page && page - first < FREES_WINDOW);
 	if (g.kind == POOL_PAGE_INSIDE) {
 		if (!g.run || g.run > page - first)
 			return -FAR_ECORRUPT;
@@ -150,6 +151,8 @@ frees_add(struct pool *p, struct far_task *t, const struct pool_foreign *f, size
 	for (size_t i = 0; i < n; i++) {
 		uint64_t page = frees_page(p, f[i].addr);
 
+		/* The bits of one word come one after the other, so no word gets two FAAs, and no bit. */
+		FAR_ASSERT(!i || f[i - 1].addr.raw <= f[i].addr.raw);
 		if (page == UINT64_MAX ||
 		    frees_locate(p, &f[i], windows[i], frees_window(page), &word, &bit) != 0 ||
 		    (word.raw == at.raw && (sum & bit))) {
@@ -176,6 +179,7 @@ frees_tell(struct pool *p, struct far_task *t, const struct pool_foreign *f, siz
 	uint64_t(*windows)[FREES_WINDOW] = far_scratch(t, n * sizeof(*windows));
 	int err = windows ? 0 : -FAR_ENOMEM;
 
+	FAR_ASSERT(n && far_addr_node(f[0].addr) == far_addr_node(f[n - 1].addr));
 	for (size_t i = 0; i < n && !err; i++) {
 		uint64_t page = frees_page(p, f[i].addr), first;
 
@@ -202,6 +206,8 @@ pool_foreign_flush(struct pool *p, struct far_task *t)
 	struct pool_foreign *f = p->foreign;
 	size_t n = p->foreign_n, max = p->foreign_max, end;
 
+	/* One at a time: who has announced an epoch has no frees of an earlier one on their way (F1). */
+	FAR_ASSERT(p->tick.held || p->closing);
 	if (!n)
 		return p->err;
 	p->foreign = NULL;
@@ -291,6 +297,7 @@ frees_harvest_heap(struct pool *p, struct far_task *t, struct pool_heap *h, uint
 		if (!c)
 			break;
 		/* Pinned while we wait, so that its place in the list is still there afterwards. */
+		FAR_ASSERT(c->heap == h && c->idle_n <= c->blocks_n);
 		c->pins++;
 		if (c->idle_n < c->blocks_n)
 			(void)pool_harvest(p, t, c);
@@ -329,6 +336,8 @@ pool_chunk_publish(struct pool *p, struct far_task *t, const struct pool_chunk *
 	uint64_t *bits = far_scratch(t, 2 * (size_t)n * 8);
 	int err = bits ? 0 : -FAR_ENOMEM;
 
+	/* Nobody clears bits that we are about to set, and nobody takes the blocks. */
+	FAR_ASSERT(!c->harvesting && (p->tick.held || p->closing));
 	/* By B1 no idle block's bit is set; but that is far memory, and a second FAA would carry. */
 	if (!err)
 		err = frees_read_bits(t, c, bits);

@@ -251,6 +251,8 @@ pool_open(struct far_task *t, const struct pool_opts *opts, struct pool **out)
 		err = pool_alloc_local(p);
 	if (!err)
 		err = pool_join_nodes(p, t);
+	/* J3: an operation may begin from here on. */
+	FAR_ASSERT(err || (p->serial && p->announced == p->epoch));
 	if (!err) {
 		p->daemon_alive = true;
 		err = far_loop_spawn(far_task_loop(t), p->fabric, pool_daemon, p, FAR_TASK_DAEMON);
@@ -310,6 +312,8 @@ pool_settle(struct pool *p, struct far_task *t)
 	bool nothing = p->foreign_n == 0;
 	int err;
 
+	/* Nobody else touches the pool: no lock is taken from here on but a round's own. */
+	FAR_ASSERT(p->closing && !p->daemon_alive);
 	for (uint32_t i = 0; i < p->chunks_n; i++)
 		nothing = nothing && !p->chunks[i];
 	/* Who closed its tables one by one has told everything by now. */
@@ -350,6 +354,7 @@ pool_abandon(struct pool *p)
 {
 	if (!p)
 		return;
+	FAR_ASSERT(!p->inside[0] && !p->inside[1]);
 	p->abandoned = true;
 	p->err = -FAR_EFENCED;
 	for (struct pool_table *pt = p->tables; pt; pt = pt->next) {

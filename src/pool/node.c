@@ -40,7 +40,7 @@ node_session_open(struct node *n, uint64_t serial)
 	uint64_t note[2] = { 0, 0 };
 	unsigned i;
 
-	FAR_ASSERT(serial != 0 && serial <= NODE_SERIAL_MAX);
+	FAR_ASSERT(serial != 0 && serial <= NODE_SERIAL_MAX && !node_session_find(n, serial));
 	for (i = 0; i < n->id.sessions_n && n->sessions[i].serial != 0; i++)
 		;
 	if (i == n->id.sessions_n)
@@ -139,6 +139,7 @@ node_unstoppable(struct node *n, uint64_t serial)
 		return;
 	s->state = NODE_SESSION_QUARANTINED;
 	node_quarantine(n, s);
+	FAR_ASSERT(s->quarantine_pages >= s->chunks);
 	node_put(&n->lines[node_slot(n, s)].quarantined, 1);
 	node_quarantine_count(n);
 }
@@ -261,6 +262,8 @@ node_fence(struct node *n, struct node_session *me, const struct control_request
 		return 0;
 	}
 	err = n->env.stop(n->env.arg, req->serial);
+	/* stop() only stops: what it means for the session is said here, or by node_stopped() later. */
+	FAR_ASSERT(victim->serial == req->serial);
 	if (err == 0)
 		node_session_end(n, victim, true);
 	else if (err == -FAR_EACCESS)
@@ -394,6 +397,7 @@ node_sessions_load(struct node *n)
 		n->sessions[i].range_next = range;
 		if (serial == 0)
 			continue;
+		FAR_ASSERT(n->sessions[i].chunks == 0);
 		n->sessions[i].serial = serial;
 		node_session_end(n, &n->sessions[i], true);
 	}

@@ -36,6 +36,7 @@ node_span_full(const struct node *n, uint32_t s)
 static int
 node_span_fit(uint32_t free, unsigned run)
 {
+	FAR_ASSERT(run >= 1 && run < NODE_SPAN);
 	/* After each step bit i tells that bits i to i + n - 1 were set. */
 	for (unsigned n = 1; n < run;) {
 		unsigned step = (unsigned)far_min(n, run - n);
@@ -209,6 +210,11 @@ node_chunk_make(struct node *n, uint64_t first, struct pool_page p)
 	uint64_t head;
 
 	FAR_ASSERT(p.run > 0 && p.run <= n->id.pages_n - first && n->words[first] == 0);
+	/* Chunks of 2 MiB and more start at a superpage, others lie within one; a superpage holds one kind. */
+	FAR_ASSERT(p.run >= NODE_SPAN ? first % NODE_SPAN == 0
+				      : first % NODE_SPAN + p.run <= NODE_SPAN);
+	FAR_ASSERT(n->spans[first / NODE_SPAN].kind == POOL_PAGE_FREE ||
+		   n->spans[first / NODE_SPAN].kind == node_span_kind(n, p.kind));
 	/* The bitmap is zero before the chunk exists. */
 	pool_chunk_blocks(p.class, p.run, &head);
 	memset(n->region + n->id.data_off + first * POOL_PAGE, 0, head);
@@ -390,6 +396,7 @@ node_quarantine(struct node *n, struct node_session *s)
 		s->quarantine_pages += p.run;
 		left--;
 	}
+	FAR_ASSERT(left == 0);
 }
 
 int

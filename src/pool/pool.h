@@ -111,7 +111,7 @@ int pool_table_commit(struct pool_table *pt, struct far_task *t, struct far_addr
 /* The table of that name; *out is the pool's until pool_table_close(). Yields. On error *out is untouched: -FAR_ENOENT,
  * -FAR_EINVAL (name), -FAR_ECORRUPT, -FAR_ENOMEM. */
 int pool_table_open(struct pool *p, struct far_task *t, const char *name, struct pool_table **out);
-/* The maintenance stops calling `ops`: to be called before the index is closed. Yields. */
+/* The maintenance stops calling `ops`: to be called before the index is closed. Not inside pool_enter(). Yields. */
 void pool_table_detach(struct pool_table *pt, struct far_task *t);
 /* Frees the local state; hands its chunks back. NULL is fine. Not inside pool_enter(). */
 int pool_table_close(struct pool_table *pt, struct far_task *t);

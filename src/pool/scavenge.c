@@ -64,6 +64,7 @@ pool_scavenge_end(struct pool *p, struct pool_chunk *c)
 {
 	struct pool_scavenge **at = &p->scavenges;
 
+	FAR_ASSERT(c->scavenge && c->scavenge->chunk == c);
 	while (*at != c->scavenge)
 		at = &(*at)->next;
 	*at = c->scavenge->next;
@@ -75,6 +76,7 @@ pool_scavenge_end(struct pool *p, struct pool_chunk *c)
 static uint64_t
 scavenge_stamp(const struct pool *p)
 {
+	FAR_ASSERT(p->announced <= p->epoch);
 	return p->announced + 1;
 }
 
@@ -241,6 +243,9 @@ scavenge_step(struct pool *p, struct far_task *t, struct pool_scavenge *s)
 
 	if (pt->gone || !pt->ops || !pt->index || !pt->ops->reach)
 		return 0;
+	/* V2 comes before V3: a chunk that waits for grace has its stamp. */
+	FAR_ASSERT(s->stamp || s->stage == SCAVENGE_RECOVER);
+	FAR_ASSERT(s->chunk->scavenge == s && s->cursor <= s->chunk->blocks_n);
 	if (s->stage == SCAVENGE_TOLD && s->stamp < pool_floor(p)) {
 		s->stage = SCAVENGE_PROBE;
 		err = pool_harvest(p, t, s->chunk);
@@ -274,6 +279,8 @@ pool_scavenge_some(struct pool *p, struct far_task *t)
 	struct pool_scavenge *s, *next;
 	int budget = SCAVENGE_ROUND;
 
+	/* One fiber does this. Meanwhile others may only begin: nothing else changes a stage or the list. */
+	FAR_ASSERT(p->tick.held && !pool_is_inside(t));
 	for (struct pool_table *pt = p->tables; pt && p->scavenges; pt = pt->next) {
 		/* A design that cannot recover now (a node is gone) is asked again in the next round. */
 		if (scavenge_recover(p, t, pt) != 0 && p->err)

@@ -189,6 +189,7 @@ pool_fence(struct pool *p, struct far_task *t, uint64_t serial)
 {
 	int refused = 0;
 
+	FAR_ASSERT(serial && serial != p->serial);
 	for (unsigned i = 0; i < p->nodes_n; i++) {
 		unsigned node = (i + 1) % p->nodes_n;
 		struct control_request req = { .code = CONTROL_FENCE, .serial = serial };

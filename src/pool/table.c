@@ -106,6 +106,7 @@ table_find(struct pool *p, struct far_task *t, const char *name, struct pool_roo
 void
 pool_roots_note(struct pool *p, struct far_task *t)
 {
+	FAR_ASSERT(p->tick.held);
 	for (struct pool_table *pt = p->tables; pt; pt = pt->next)
 		far_read(t, table_root_addr(p, pt->number), &pt->state, sizeof(pt->state));
 }
@@ -237,6 +238,8 @@ pool_table_open(struct pool *p, struct far_task *t, const char *name, struct poo
 void
 pool_table_detach(struct pool_table *pt, struct far_task *t)
 {
+	/* The round that it waits for may be waiting for operations to end. */
+	FAR_ASSERT(!pool_is_inside(t));
 	pool_lock(&pt->pool->tick, t);
 	pt->ops = NULL;
 	pt->index = NULL;
@@ -250,6 +253,7 @@ table_settle(struct pool_table *pt, struct far_task *t)
 	struct pool *p = pt->pool;
 	int err = p->err;
 
+	FAR_ASSERT(p->tick.held);
 	/* T2: frees for this table must not stay queued when we no longer look at its root. */
 	if (!err)
 		err = pool_foreign_flush(p, t);
@@ -357,6 +361,7 @@ pool_drops_finish(struct pool *p, struct far_task *t)
 	struct pool_root *roots;
 	int err;
 
+	FAR_ASSERT(p->tick.held);
 	if (p->ticks % TABLE_DROP_TICKS && !p->starved)
 		return 0;
 	p->starved = false;

@@ -33,6 +33,7 @@ pool_spill_node(struct pool *p, unsigned node)
 {
 	unsigned best = node;
 
+	FAR_ASSERT(node < p->nodes_n);
 	if (!p->places[node].refused)
 		return node;
 	for (unsigned i = 0; i < p->nodes_n; i++) {
@@ -291,6 +292,7 @@ pool_table_adopt_orphans(struct pool_table *pt, struct far_task *t)
 	struct far_count *before = far_account(t, &pt->pool->background);
 	int adopted, err = 0;
 
+	FAR_ASSERT(!pool_is_inside(t));
 	/* Clean orphans may hold blocks that a dead client had unlinked and not told: look through them, too. */
 	if (pt->arena)
 		pt->arena->audit = true;

@@ -83,14 +83,16 @@ race_check_place(struct race *r, const struct race_part *p, uint64_t hash, unsig
 	return false;
 }
 
-static void
+/* Everything about the block of slot `i`. False: its bytes are no block, and nothing in it may be relied on. */
+static bool
 race_check_block(struct race_checker *c, const struct race_part *p, unsigned i,
 		 const struct block *b)
 {
 	uint64_t word = p->words[i];
+	bool sound = block_verify(b, pool_class_len(race_slot_class(word))) == 0;
 	const char *what = NULL;
 
-	if (block_verify(b, pool_class_len(race_slot_class(word))))
+	if (!sound)
 		what = "its block is damaged";
 	else if (race_suffix(b->hash, p->depth) != p->suffix)
 		what = "its key belongs to another subtable";
@@ -102,6 +104,7 @@ race_check_block(struct race_checker *c, const struct race_part *p, unsigned i,
 		what = "its key does not hash to this bucket";
 	if (what)
 		race_report(c, "subtable %x/%u slot %u: %s", p->suffix, p->depth, i, what);
+	return sound;
 }
 
 static int
@@ -114,7 +117,7 @@ race_block_order(const void *a, const void *b)
 	return 0;
 }
 
-/* No key twice (R1). */
+/* No key twice (R1), of blocks that were verified. */
 static void
 race_check_twice(struct race_checker *c, const struct race_part *p, struct block **blocks,
 		 unsigned n)
@@ -161,7 +164,7 @@ race_check_part(struct race_checker *c, const struct race_part *p)
 {
 	struct far_task *t = c->task;
 	struct block **blocks = far_scratch(t, p->words_n * sizeof(*blocks));
-	unsigned *slot = far_scratch(t, p->words_n * sizeof(*slot)), n = 0;
+	unsigned *slot = far_scratch(t, p->words_n * sizeof(*slot)), n = 0, sound = 0;
 	int err = blocks && slot ? 0 : -FAR_ENOMEM;
 
 	if (RACE_FATE_KIND(p->line->fate) != RACE_FATE_NONE)
@@ -184,9 +187,11 @@ race_check_part(struct race_checker *c, const struct race_part *p)
 	if (err || (err = far_wait(t)) != 0)
 		return err;
 	FAR_ASSERT(n <= p->words_n);
-	for (unsigned i = 0; i < n; i++)
-		race_check_block(c, p, slot[i], blocks[i]);
-	race_check_twice(c, p, blocks, n);
+	for (unsigned i = 0; i < n; i++) {
+		if (race_check_block(c, p, slot[i], blocks[i]))
+			blocks[sound++] = blocks[i];
+	}
+	race_check_twice(c, p, blocks, sound);
 	return 0;
 }
 

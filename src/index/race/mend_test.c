@@ -479,6 +479,50 @@ test_race_subtable_found_unreachable_leaves_every_cache_at_its_refresh(void)
 	mend_run(body_version_not_grown, 1, 1);
 }
 
+static void
+mend_note_twice(void *arg, const char *line)
+{
+	bool *twice = arg;
+
+	*twice |= strstr(line, "a key twice") != NULL;
+}
+
+/* Two slots name one block, whose length of the key is not to be believed. */
+static void
+body_damaged_twins(struct mend *m, struct far_task *t)
+{
+	struct far_addr at = race_unpack(m->r->dir[0]);
+	uint64_t *words = (void *)(world_region(m->w, far_addr_node(at)) + far_addr_off(at) + RACE_FATE_LEN);
+	unsigned i = 1, twin = 1;
+	struct block *b;
+	bool twice = false;
+
+	CHECK_EQ(mend_insert(m, t, 0), 0);
+	while (race_is_header(i) || !words[i])
+		i++;
+	while (race_is_header(twin) || words[twin])
+		twin++;
+	words[twin] = words[i];
+	REQUIRE(pool_enter(m->pool, t) == 0);
+	CHECK(race_check(m->ix, t, mend_note_twice, &twice) > 0);
+	CHECK(twice);
+	b = (void *)(world_region(m->w, far_addr_node(race_unpack(words[i]))) + far_addr_off(race_unpack(words[i])));
+	for (uint32_t len = b->key_len; len; len = len << 4) {
+		twice = false;
+		b->key_len = len;
+		b->sum = ~b->sum;
+		CHECK(race_check(m->ix, t, mend_note_twice, &twice) > 0);
+		CHECK(!twice);
+	}
+	CHECK_EQ(pool_leave(m->pool, t), 0);
+}
+
+static void
+test_race_check_of_damaged_blocks_does_not_compare_their_keys(void)
+{
+	mend_run(body_damaged_twins, 1, 1);
+}
+
 TEST_MAIN(TEST(test_race_reach_of_a_frozen_tentative_slot_leaves_it_frozen),
 	  TEST(test_race_recover_finishes_splits_of_several_generations),
 	  TEST(test_race_split_that_fails_gives_its_memory_back),
@@ -489,4 +533,5 @@ TEST_MAIN(TEST(test_race_reach_of_a_frozen_tentative_slot_leaves_it_frozen),
 	  TEST(test_race_circle_of_fates_ends_in_an_error),
 	  TEST(test_race_root_that_changes_under_the_lock_is_an_error),
 	  TEST(test_race_root_too_deep_is_ecorrupt_for_stat_and_recover),
-	  TEST(test_race_subtable_found_unreachable_leaves_every_cache_at_its_refresh))
+	  TEST(test_race_subtable_found_unreachable_leaves_every_cache_at_its_refresh),
+	  TEST(test_race_check_of_damaged_blocks_does_not_compare_their_keys))

@@ -6,11 +6,12 @@
  * two memory nodes, who crashes or stands still and when, what breaks, how steps interleave. The clients run the
  * shipped code: pool, design, memory nodes. A client that loses its session may come back with a new one.
  *
- * Afterwards the history must be linearizable, every key that nobody touched must be as it was, the design's check()
- * must find nothing, and the memory that the nodes handed out must be accounted for. While it lasts no operation may
- * leave the region, and once the last fault is over each ends within a bound of verbs; without faults a lookup that
- * nobody disturbs takes no more round trips than is promised. Where a node came back empty, the table is gone: then
- * everybody must be told so by an error, and nothing else may have gone wrong until then.
+ * Afterwards the history must be linearizable, scans included (schedule_scan.c), every key that nobody touched must be
+ * as it was, the design's check() must find nothing, and the memory that the nodes handed out must be accounted for.
+ * While it lasts no operation may leave the region, and once the last fault is over each ends within a bound of verbs;
+ * without faults a lookup that nobody disturbs takes no more round trips than is promised. Where a node came back
+ * empty, the table is gone: then everybody must be told so by an error, and nothing else may have gone wrong until
+ * then.
  */
 #ifndef FAR_LAB_SCHEDULE_H
 #define FAR_LAB_SCHEDULE_H
@@ -34,6 +35,7 @@ enum schedule_verdict {
 	SCHEDULE_ENDLESS,        /* the run, or one operation after the last fault */
 	SCHEDULE_COSTLY,         /* more round trips than promised */
 	SCHEDULE_OUT_OF_BOUNDS,  /* an operation outside the region */
+	SCHEDULE_WRONG_SCAN,     /* a key came twice, or one that nobody touched did not come as it is */
 	SCHEDULE_NO_SETUP,       /* the world could not be built */
 	SCHEDULE_VERDICTS,
 };

@@ -368,6 +368,10 @@ schedule_act(struct schedule_client *c, struct far_task *t)
 	unsigned key = (unsigned)far_rng_below(&c->rng, g->keys);
 	enum lin_kind kind = kinds[far_rng_below(&c->rng, FAR_LEN(kinds))];
 
+	if (g->scans && far_rng_below(&c->rng, g->scans) == 0) {
+		schedule_scan(c, t);
+		return;
+	}
 	if (g->nodes > 1 && far_rng_below(&c->rng, 6) == 0) {
 		schedule_move(c, t, key, (unsigned)far_rng_below(&c->rng, g->nodes));
 		return;

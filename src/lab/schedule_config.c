@@ -31,6 +31,7 @@ static const struct {
 	{ FIELD(fill), 1 },
 	{ FIELD(present), 1 },
 	{ FIELD(ops), SCHEDULE_CLIENTS },
+	{ FIELD(scans), 1 },
 	{ FIELD(value_min), 1 },
 	{ FIELD(value_max), 1 },
 	{ FIELD(hash), 1 },

@@ -89,6 +89,7 @@ struct schedule_config {
 	uint64_t keys, fresh, fill;
 	uint64_t present;   /* bit per key: there at the start */
 	uint64_t ops[SCHEDULE_CLIENTS];
+	uint64_t scans;     /* one act in so many is a scan; 0: none is */
 	uint64_t value_min, value_max; /* bytes, 8 to SCHEDULE_VALUE */
 	uint64_t hash;
 	uint64_t no_backoff;

@@ -221,4 +221,5 @@ schedule_config_draw(struct schedule_config *c, uint64_t seed, unsigned flags)
 	if (flags & SCHEDULE_FAULTS && schedule_one_in(&r, 4))
 		schedule_draw_fault(&r, c);
 	c->comebacks = schedule_one_in(&r, 3) ? 0 : 1;
+	c->scans = schedule_one_in(&r, 4) ? schedule_between(&r, 3, 8) : 0;
 }

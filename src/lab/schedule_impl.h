@@ -5,6 +5,7 @@
  *	schedule_config.c  names of the parameters;  schedule_draw.c  draws them
  *	schedule.c         worlds; builds the table, lets the clients work, ends
  *	schedule_act.c     what a client does: operations, and coming back after it lost its session
+ *	schedule_scan.c    and scans
  *	schedule_settle.c  all leave, then a newcomer waits for the dead to be fenced and inspects everything
  *	schedule_judge.c   is that how it must be?
  *	schedule_print.c   verdict, configuration, history
@@ -123,6 +124,9 @@ bool schedule_again(struct schedule_client *c, struct far_task *t, struct pool_r
 /* One operation, entered in the history. */
 void schedule_operate(struct schedule_client *c, struct far_task *t, enum lin_kind kind, unsigned key);
 void schedule_move(struct schedule_client *c, struct far_task *t, unsigned key, unsigned node);
+
+/* Walks over the table, entered in the history as a lookup of each key (schedule_scan.c). */
+void schedule_scan(struct schedule_client *c, struct far_task *t);
 
 /* A fiber of a client at work. */
 void schedule_work(struct far_task *t, void *arg);

@@ -192,6 +192,50 @@ broken_put(struct far_index *ix, struct far_task *t, enum far_put_mode mode, str
 	return design->put(ix, t, mode, key, value, version);
 }
 
+/* Forgets the last entry of a part; or tells it twice. */
+static int
+broken_scan(struct far_index *ix, struct far_task *t, uint64_t *cursor, size_t inline_max, struct far_entry **entries,
+	    bool *last)
+{
+	int n = far_index_find(NULL)->scan(ix, t, cursor, inline_max, entries, last);
+
+	return n > 1 ? n - 1 : n;
+}
+
+static int
+broken_scan_twice(struct far_index *ix, struct far_task *t, uint64_t *cursor, size_t inline_max,
+		  struct far_entry **entries, bool *last)
+{
+	int n = far_index_find(NULL)->scan(ix, t, cursor, inline_max, entries, last);
+
+	if (n > 1)
+		(*entries)[0] = (*entries)[n - 1];
+	return n;
+}
+
+static void
+test_schedule_broken_scan_is_found(void)
+{
+	struct far_index_ops broken[2] = { *far_index_find(NULL), *far_index_find(NULL) };
+	struct schedule_result r;
+	struct schedule *s;
+
+	broken[0].scan = broken_scan;
+	broken[1].scan = broken_scan_twice;
+	REQUIRE(schedule_new(&s) == 0);
+	for (unsigned i = 0; i < 2; i++) {
+		unsigned found = 0;
+
+		for (unsigned seed = 1; seed <= 200; seed++) {
+			REQUIRE(schedule_run(s, seed, &broken[i], SCHEDULE_ALL, &r) == 0);
+			found += r.verdict == SCHEDULE_WRONG_SCAN || r.verdict == SCHEDULE_NOT_LINEARIZABLE;
+		}
+		printf("# found in %u of 200\n", found);
+		CHECK(found > 5);
+	}
+	schedule_free(s);
+}
+
 static void
 test_schedule_broken_design_is_found(void)
 {
@@ -252,4 +296,5 @@ TEST_MAIN(TEST(test_schedule_random_runs_are_good_and_meet_all_trouble),
 	  TEST(test_schedule_same_seed_same_hash_whatever_ran_before),
 	  TEST(test_schedule_config_as_text_plays_the_same_run), TEST(test_schedule_config_that_cannot_be_is_refused),
 	  TEST(test_schedule_trace_tells_every_step_and_changes_none), TEST(test_schedule_broken_design_is_found),
+	  TEST(test_schedule_broken_scan_is_found),
 	  TEST(test_schedule_shrink_leaves_little_that_still_fails))

@@ -416,7 +416,9 @@ shm_left_end(void *arg, uint64_t serial, const uint64_t note[2])
 static int
 shm_node_take(struct shm_node *n, const struct shm_node_opts *opts, struct shm_why *why)
 {
-	struct node_env env = { shm_env_stop, shm_env_who, shm_env_random, n };
+	struct node_env env = {
+		.stop = shm_env_stop, .who = shm_env_who, .random = shm_env_random, .arg = n
+	};
 	const char *name = opts->file ? opts->file : opts->path;
 	struct shm_left left = { .why = why };
 	int err;

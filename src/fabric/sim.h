@@ -55,6 +55,7 @@ struct far_sim_policy {
 	uint64_t late_ns;    /* by that much at most */
 	bool calm;           /* chains take effect whole when they are posted: fast set-up */
 	uint64_t step_ns;    /* virtual time per step, 0 = 100 */
+	uint64_t zoo;        /* mistakes to make (base/zoo.h), of nodes from the next reset on */
 	uint64_t steps_max;  /* then every connection is cut and far_sim_exhausted() tells; 0 = no limit */
 };
 

@@ -252,6 +252,28 @@ sim_leave(struct far_sim *s, struct sim_conn *k, int node, uint64_t ns, int stat
 	}
 }
 
+/* What a fabric does that hides broken connections: every chain of `k` at `node` is posted again, though the old one
+ * may have been done, or land within `ns`. */
+static void
+sim_repost(struct far_sim *s, struct sim_conn *k, int node, uint64_t ns)
+{
+	struct sim_run *r, *all = NULL;
+
+	while ((r = sim_take(s, k, node, false))) {
+		r->next = all;
+		all = r;
+	}
+	while ((r = all)) {
+		all = r->next;
+		if (ns && far_rng_below(&s->rng, 4) > 0)
+			(void)sim_stray(s, r, s->now + far_rng_below(&s->rng, ns));
+		r->lanes_n = 0;
+		r->next_op = r->chain->first;
+		r->ops_left = r->chain->cut;
+		sim_resume(s, r);
+	}
+}
+
 /* Clients ------------------------------------------------------------------------------------------------- */
 
 static void
@@ -278,6 +300,10 @@ far_sim_break(struct far_fabric *f, unsigned node, uint64_t ns)
 {
 	struct sim_conn *k = FAR_CONTAINER(f, struct sim_conn, base);
 
+	if (far_zoo(k->sim->policy.zoo, ZOO_REPOSTED)) {
+		sim_repost(k->sim, k, (int)node, ns);
+		return;
+	}
 	if (k->broken[node])
 		return;
 	k->broken[node] = true;

@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "base/rand.h"
+#include "base/zoo.h"
 #include "fabric/backend.h"
 #include "fabric/sim.h"
 

@@ -47,7 +47,9 @@ sim_random(void *arg)
 static struct node_env
 sim_env(struct sim_node *n)
 {
-	struct node_env env = { .stop = sim_stop, .random = sim_random, .arg = n };
+	struct node_env env = {
+		.stop = sim_stop, .random = sim_random, .arg = n, .zoo = n->sim->policy.zoo
+	};
 
 	return env;
 }

@@ -24,6 +24,7 @@ enum far_put_mode {
 struct far_index_opts {
 	unsigned groups;   /* create: bucket groups per subtable, 0 = the design's default */
 	bool no_backoff;   /* see struct far_opts */
+	uint64_t zoo;      /* mistakes to make (base/zoo.h) */
 	/* NULL = the table's seeded hash; tests force collisions with it. */
 	uint64_t (*hash)(const void *key, size_t len, uint64_t seed);
 };

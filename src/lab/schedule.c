@@ -55,6 +55,7 @@ schedule_calm(struct schedule *s, bool calm)
 		.late_ns = g->late_ns,
 		.calm = calm,
 		.steps_max = SCHEDULE_STEPS_MAX,
+		.zoo = g->zoo,
 	};
 
 	far_sim_set_policy(s->sim, &p);
@@ -315,11 +316,11 @@ schedule_start(struct schedule *s)
 	s->history = (struct lin_history){ s->ops, s->events, 0, 0 };
 	s->fresh_used = s->moves = 0;
 	s->splits = s->grown = 0;
+	schedule_calm(s, true);
 	if ((err = far_sim_reset(s->sim, g->seed)) != 0)
 		return err;
 	far_loop_reset(s->loop, g->seed);
 	memset(s->clients, 0, sizeof(s->clients));
-	schedule_calm(s, true);
 	for (unsigned i = 0; i < g->clients; i++) {
 		struct schedule_client *c = &s->clients[i];
 

@@ -132,8 +132,9 @@ schedule_open(struct schedule_client *c, struct far_task *t, bool make)
 	const struct schedule_config *g = &c->s->config;
 	struct far_index_opts o = { .groups = 1,
 				    .no_backoff = g->no_backoff,
-				    .hash = hashes[g->hash] };
-	struct pool_opts po = { .lease_ns = g->lease_ns, .tick_ns = g->tick_ns };
+				    .hash = hashes[g->hash],
+				    .zoo = g->zoo };
+	struct pool_opts po = { .lease_ns = g->lease_ns, .tick_ns = g->tick_ns, .zoo = g->zoo };
 	int err, left;
 
 	if ((err = pool_open(t, &po, &c->pool)) != 0 ||

@@ -11,6 +11,7 @@
 #include <farside/error.h>
 
 #include "base/base.h"
+#include "base/zoo.h"
 #include "fabric/sim.h"
 
 #define FIELD(name) #name, offsetof(struct schedule_config, name)
@@ -73,6 +74,7 @@ static const struct {
 	{ FIELD(outage_how), 1 },
 	{ FIELD(refuse), 1 },
 	{ FIELD(refuse_all), 1 },
+	{ FIELD(zoo), 1 },
 };
 
 enum { SCHEDULE_LINE = 256 };
@@ -171,6 +173,8 @@ schedule_config_is_valid(const struct schedule_config *c)
 	if (c->value_min < 8 || c->value_min > c->value_max || c->value_max > SCHEDULE_VALUE)
 		return false;
 	if (c->keep > 6 || (c->keep && c->changes) || c->late > UINT32_MAX)
+		return false;
+	if (c->zoo && !ZOO_BUILT)
 		return false;
 	if (c->fate > FAR_SIM_BREAK || c->outage_how > FAR_SIM_NEVER || c->outage > c->nodes)
 		return false;

@@ -110,6 +110,7 @@ struct schedule_config {
 	uint64_t freeze_at[SCHEDULE_CLIENTS], freeze_ns[SCHEDULE_CLIENTS];
 	uint64_t outage, outage_at, outage_ns, outage_how; /* enum far_sim_return */
 	uint64_t refuse, refuse_all;
+	uint64_t zoo;       /* mistakes to make (base/zoo.h): in a build that can */
 };
 
 /* What `seed` draws with `flags` of enum schedule_flags. */

@@ -230,6 +230,11 @@ pool_chunk_retire(struct pool *p, struct pool_chunk *c, uint32_t i)
 		return -FAR_ECORRUPT;
 	/* Without local memory for limbo the block is idle until the chunk is given up: leaked, but nowhere else. */
 	chunk_idle(c, i);
+	if ((h->kind == POOL_BLOCKS && far_zoo(p->zoo, ZOO_REUSE_AT_ONCE)) ||
+	    (h->kind == POOL_INDEX && far_zoo(p->zoo, ZOO_PARENT_AT_ONCE))) {
+		pool_chunk_free(p, c, i);
+		return 0;
+	}
 	if (pool_limbo_push(p, pool_chunk_block(c, i)) != 0)
 		return 0;
 	if (++h->limbo_n > h->free_n && h->limbo_n * h->units * POOL_UNIT > POOL_PAGE / 2)

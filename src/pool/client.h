@@ -20,6 +20,7 @@
 #define FAR_POOL_CLIENT_H
 
 #include "base/base.h"
+#include "base/zoo.h"
 #include "pool/control.h"
 #include "pool/pool.h"
 
@@ -130,7 +131,7 @@ struct pool {
 	struct far_task *closer;
 	bool daemon_alive, closing, abandoned;
 
-	uint64_t lease_ns, tick_ns, hurry_ns;
+	uint64_t lease_ns, tick_ns, hurry_ns, zoo;
 	unsigned nodes_n;
 	struct pool_place *places;
 

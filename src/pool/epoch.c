@@ -85,6 +85,8 @@ pool_drain(struct pool *p, struct far_task *t)
 
 	/* One drains at a time, under pool.tick; from inside an operation it would wait for itself. */
 	FAR_ASSERT(!p->drainer && p->tick.held && !pool_is_inside(t));
+	if (far_zoo(p->zoo, ZOO_NO_DRAIN))
+		return 0;
 	/* A drain that an error ended may have left operations in the older era, too. */
 	if (p->inside[!old] == 0)
 		p->era++;
@@ -164,7 +166,7 @@ static void
 pool_limbo_mature(struct pool *p)
 {
 	struct pool_limbo *l = &p->limbo;
-	uint64_t floor = pool_floor(p);
+	uint64_t floor = pool_floor(p) + far_zoo(p->zoo, ZOO_GRACE_SHORT);
 
 	while (l->marks_n && l->marks[0].stamp < floor) {
 		for (; l->head != l->marks[0].end; l->head++) {
@@ -240,7 +242,7 @@ pool_announce(struct pool *p, struct far_task *t)
 	/* 2. Tables that were found dropped: everyone inside has seen that by now. */
 	pool_tables_discard(p);
 	/* 3. Cached words that are not in memory any more go. */
-	if ((err = pool_refresh(p, t)) != 0)
+	if (!far_zoo(p->zoo, ZOO_NO_REFRESH) && (err = pool_refresh(p, t)) != 0)
 		return err;
 	/* 4. Nobody is left who used such a word. */
 	if ((err = pool_drain(p, t)) != 0)

@@ -251,14 +251,21 @@ frees_take(struct pool *p, struct far_task *t, struct pool_chunk *c, uint64_t *b
 		if (bits[w] & ~(pool_bitmap_mask(c->blocks_n, w) & ~c->words[w].idle))
 			p->bad_frees++;
 		bits[w] &= pool_bitmap_mask(c->blocks_n, w) & ~c->words[w].idle;
-		if (bits[w])
+		old[w] = 0;
+		if (bits[w] && far_zoo(p->zoo, ZOO_HARVEST_WRITTEN))
+			far_write(t, far_addr_make(c->heap->node, c->off + w * 8), &old[w], 8);
+		else if (bits[w])
 			far_faa(t, far_addr_make(c->heap->node, c->off + w * 8), -bits[w], &old[w]);
 	}
 	if ((err = far_wait(t)) != 0)
 		return err;
 	for (uint32_t w = 0; w < pool_bitmap_words(c->blocks_n); w++) {
 		for (uint64_t left = bits[w]; left; left &= left - 1) {
-			if (pool_chunk_retire(p, c, w * 64 + (uint32_t)__builtin_ctzll(left)) != 0)
+			uint32_t i = w * 64 + (uint32_t)__builtin_ctzll(left);
+
+			if (far_zoo(p->zoo, ZOO_HARVEST_AT_ONCE))
+				pool_chunk_unalloc(p, c, i);
+			else if (pool_chunk_retire(p, c, i) != 0)
 				p->bad_frees++;
 		}
 	}

@@ -241,6 +241,7 @@ pool_open(struct far_task *t, const struct pool_opts *opts, struct pool **out)
 	p->tick_ns = far_min(opts && opts->tick_ns ? opts->tick_ns : POOL_TICK_NS,
 			     p->lease_ns / 8 + 1);
 	p->hurry_ns = far_max(p->tick_ns / 100, 1);
+	p->zoo = opts ? opts->zoo : 0;
 	before = far_account(t, &p->background);
 	err = p->nodes_n && (p->places = calloc(p->nodes_n, sizeof(*p->places))) != NULL
 		      ? 0

@@ -240,7 +240,8 @@ node_range(struct node *n, struct node_session *me, const struct control_request
 		return -FAR_ENOMEM;
 	reply->first = me->range_next << POOL_RANGE_BITS;
 	/* Stored before it is given. The line's next session goes on from there. */
-	node_put(&n->private[slot].range_next, ++me->range_next);
+	if (!far_zoo(n->env.zoo, ZOO_RANGE_REPEATED))
+		node_put(&n->private[slot].range_next, ++me->range_next);
 	return 0;
 }
 
@@ -261,7 +262,7 @@ node_fence(struct node *n, struct node_session *me, const struct control_request
 			node_gone_note(n, req->serial);
 		return 0;
 	}
-	err = n->env.stop(n->env.arg, req->serial);
+	err = far_zoo(n->env.zoo, ZOO_FENCE_UNCUT) ? 0 : n->env.stop(n->env.arg, req->serial);
 	/* stop() only stops: what it means for the session is said here, or by node_stopped() later. */
 	FAR_ASSERT(victim->serial == req->serial);
 	if (err == 0)

@@ -27,6 +27,7 @@ struct node_env {
 	void (*who)(void *arg, uint64_t note[2]);
 	uint64_t (*random)(void *arg);
 	void *arg;
+	uint64_t zoo; /* mistakes to make (base/zoo.h) */
 };
 
 /*

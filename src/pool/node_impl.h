@@ -10,6 +10,7 @@
 #define FAR_POOL_NODE_IMPL_H
 
 #include "base/base.h"
+#include "base/zoo.h"
 #include "pool/node.h"
 
 enum {

@@ -188,7 +188,8 @@ node_orphan_pop(struct node *n, struct pool_page p)
 		uint32_t first = *at - 1;
 
 		if (pool_page_unpack(n->words[first]).run >= p.run) {
-			*at = n->next[first];
+			if (!far_zoo(n->env.zoo, ZOO_ORPHAN_TWICE))
+				*at = n->next[first];
 			return first;
 		}
 		at = &n->next[first];

@@ -27,6 +27,7 @@ struct pool;
 struct pool_opts {
 	uint64_t lease_ns; /* 0 = POOL_LEASE_NS */
 	uint64_t tick_ns;  /* between maintenance rounds, 0 = POOL_TICK_NS */
+	uint64_t zoo;      /* mistakes to make (base/zoo.h) */
 };
 
 #define POOL_LEASE_NS ((uint64_t)2000 * 1000 * 1000)

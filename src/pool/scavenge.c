@@ -143,7 +143,9 @@ scavenge_recover(struct pool *p, struct far_task *t, struct pool_table *pt)
 			s->stage = SCAVENGE_TOLD;
 	}
 	a->recover = false;
-	err = pt->ops->recover ? scavenge_call_recover(p, t, pt) : 0;
+	err = pt->ops->recover && !far_zoo(p->zoo, ZOO_SCAVENGE_UNRECOVERED)
+		      ? scavenge_call_recover(p, t, pt)
+		      : 0;
 	if (p->err)
 		return p->err;
 	for (struct pool_scavenge *s = p->scavenges; s; s = s->next) {
@@ -256,7 +258,8 @@ scavenge_step(struct pool *p, struct far_task *t, struct pool_scavenge *s)
 			s->stage = SCAVENGE_GRACE;
 			s->stamp = scavenge_stamp(p);
 		}
-	} else if (s->stage == SCAVENGE_GRACE && s->stamp < pool_floor(p)) {
+	} else if (s->stage == SCAVENGE_GRACE &&
+		   (s->stamp < pool_floor(p) || far_zoo(p->zoo, ZOO_SCAVENGE_NO_GRACE))) {
 		return scavenge_finish(p, t, s);
 	}
 	return err ? err : (int)(s->cursor - before);

@@ -87,6 +87,13 @@ pool_watch_line(struct pool *p, uint32_t i, const struct pool_session_line *line
 	w->until_ns = far_max(w->until_ns, posted);
 }
 
+/* S2 */
+static bool
+pool_watch_silent(const struct pool *p, uint32_t i)
+{
+	return p->watch[i].until_ns >= p->watch[i].since_ns + p->lease_ns;
+}
+
 static int
 pool_view_lines(struct pool *p, const struct pool_session_line *lines, uint32_t n, uint64_t posted,
 		uint64_t now, struct pool_view *view)
@@ -100,6 +107,8 @@ pool_view_lines(struct pool *p, const struct pool_session_line *lines, uint32_t 
 		if (i == p->slot || !lines[i].serial)
 			continue;
 		view->sessions_n++;
+		if (pool_watch_silent(p, i) && far_zoo(p->zoo, ZOO_SILENT_IGNORED))
+			continue;
 		view->others = far_min(view->others, POOL_WORD_EPOCH(lines[i].word));
 		view->hurry |= lines[i].word & POOL_BEAT_HURRY;
 	}
@@ -194,8 +203,12 @@ pool_fence(struct pool *p, struct far_task *t, uint64_t serial)
 		unsigned node = (i + 1) % p->nodes_n;
 		struct control_request req = { .code = CONTROL_FENCE, .serial = serial };
 		struct control_reply reply;
-		int err = pool_call(p, t, node, &req, &reply);
+		int err;
 
+		if (far_zoo(p->zoo, ZOO_LEASE_IS_FENCE) ||
+		    (node && far_zoo(p->zoo, ZOO_FENCE_HOME_ONLY)))
+			continue;
+		err = pool_call(p, t, node, &req, &reply);
 		if (err && err != -FAR_EACCESS)
 			return err;
 		refused = refused ? refused : err;
@@ -211,8 +224,8 @@ pool_fence_line(struct pool *p, struct far_task *t, uint32_t i)
 	int err;
 
 	FAR_ASSERT(p->watch[i].since_ns <= far_now(t));
-	if (!serial || serial == p->serial ||
-	    p->watch[i].until_ns < p->watch[i].since_ns + p->lease_ns)
+	if (!serial || serial == p->serial || !pool_watch_silent(p, i) ||
+	    far_zoo(p->zoo, ZOO_SILENT_IGNORED))
 		return 0;
 	err = pool_fence(p, t, serial);
 	if (p->watch[i].serial != serial)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/zoo.h"
 
 static bool
 gate_same_key(const struct gate_pass *a, const struct gate_pass *b)
@@ -29,8 +30,13 @@ gate_enter(struct gate *g, struct far_task *t, struct gate_pass *p)
 		*lane = p;
 		return false;
 	}
-	p->next = in->waiting;
-	in->waiting = p;
+	if (in->blind && p->blind && far_zoo(g->zoo, ZOO_GATE_IN_FLIGHT)) {
+		p->next = in->followers;
+		in->followers = p;
+	} else {
+		p->next = in->waiting;
+		in->waiting = p;
+	}
 	far_park(t);
 	if (p->answered && c)
 		c->combined++;

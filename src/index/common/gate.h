@@ -29,6 +29,7 @@ struct gate_pass {
 };
 
 struct gate {
+	uint64_t zoo; /* mistakes to make (base/zoo.h) */
 	struct gate_pass *inside[GATE_LANES];
 };
 

@@ -219,7 +219,8 @@ race_lock_try(struct race *r, struct far_task *t, struct race_locker *l)
 	l->holder = 0;
 	patience_meet(&l->patience, old);
 	/* Somebody doubles. Is it alive? A lease is not a fence: only FENCE lets us take its lock. */
-	if (old && patience_is_long(&l->patience) && (err = pool_gone(r->pool, t, old)) == 1)
+	if (old && patience_is_long(&l->patience) &&
+	    (far_zoo(r->zoo, ZOO_DOUBLE_IMPATIENT) || (err = pool_gone(r->pool, t, old)) == 1))
 		l->holder = old;
 	return err < 0 ? err : RACE_AGAIN;
 }

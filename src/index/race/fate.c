@@ -71,7 +71,7 @@ race_check_claimer(struct race *r, struct far_task *t, const struct race_view *v
 	if (serial == pool_serial(r->pool))
 		gone = !race_is_splitting(r, v->subtable);
 	else
-		gone = pool_gone(r->pool, t, serial);
+		gone = far_zoo(r->zoo, ZOO_TAKEOVER_IMPATIENT) ? 1 : pool_gone(r->pool, t, serial);
 	if (gone < 0)
 		return gone;
 	return gone ? race_take_over(r, t, v, fate) : RACE_BEATEN;

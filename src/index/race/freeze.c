@@ -15,6 +15,8 @@ enum { RACE_FREEZE_ROUNDS = 64 };
 static bool
 race_freeze_todo(const struct race_freeze *f, uint64_t i)
 {
+	if (!f->words[i] && far_zoo(f->zoo, ZOO_SPLIT_SKIPS_EMPTY))
+		return false;
 	return !(f->words[i] & f->mark) && !(f->headers && race_is_header(i));
 }
 

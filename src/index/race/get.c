@@ -28,12 +28,13 @@ race_get(struct far_index *ix, struct far_task *t, struct far_bytes key, struct 
 		if ((err = race_lookup(r, t, hash, &v)) != 0)
 			return err;
 		/* 2. Read every block that has our fingerprint; and the fate, when a slot is frozen (R4). */
-		race_view_match(&v, false, &m);
+		race_view_match(&v, far_zoo(r->zoo, ZOO_GET_TENTATIVE), &m);
 		race_note_fate(t, &v, &fate);
 		if ((found = race_find(r, t, &m, key, &hit)) < 0)
 			return found;
 		/* 3. Split since? What we saw is history. */
-		if (RACE_FATE_KIND(fate) >= RACE_FATE_DECIDED) {
+		if (RACE_FATE_KIND(fate) >= RACE_FATE_DECIDED &&
+		    !far_zoo(r->zoo, ZOO_GET_NO_FATE)) {
 			/* Counted as a retry before it costs a round trip. */
 			if ((err = backoff_wait(t, &b)) != 0 || (err = race_follow(r, t, &v)) != 0)
 				return err;

@@ -41,6 +41,15 @@ race_write_slot(const struct race_write *w)
 	return word;
 }
 
+/* What an insert puts into its slot first (R2). */
+static uint64_t
+race_write_tentative(const struct race_write *w)
+{
+	bool live = far_zoo(w->r->zoo, ZOO_INSERT_LIVE_AT_ONCE);
+
+	return race_write_slot(w) | (live ? 0 : RACE_TENTATIVE);
+}
+
 static void
 race_write_start(struct race_write *w, struct race *r, struct far_bytes key, uint64_t expect)
 {
@@ -128,7 +137,7 @@ race_write_lookup(struct race_write *w, struct far_task *t)
 	if ((err = race_lookup(w->r, t, w->hash, &w->view)) != 0)
 		return err;
 	w->written = w->image != NULL;
-	if (race_view_frozen(&w->view)) {
+	if (race_view_frozen(&w->view) && !far_zoo(w->r->zoo, ZOO_FROZEN_WRITTEN)) {
 		err = race_wait_split(w->r, t, &w->view);
 		return err ? err : race_again(w, t);
 	}
@@ -168,15 +177,19 @@ race_swing(struct race_write *w, struct far_task *t, const struct race_match *hi
 	int err;
 
 	/* The view was not frozen, and held only live slots. */
-	FAR_ASSERT(race_slot_live(hit->word) && !(hit->word & RACE_FROZEN));
+	FAR_ASSERT(race_slot_live(hit->word));
+	FAR_ASSERT(!(hit->word & RACE_FROZEN) || far_zoo(w->r->zoo, ZOO_FROZEN_WRITTEN));
 	FAR_ASSERT(!desired || (w->written && race_slot_fp(desired) == w->view.fp)); /* R7 */
+	if (!desired && far_zoo(w->r->zoo, ZOO_DELETE_FREES_FIRST))
+		pool_retire(w->r->pt, POOL_BLOCKS, race_slot_class(hit->word),
+			    race_unpack(hit->word));
 	far_cas(t, hit->addr, hit->word, desired, &old);
 	if ((err = far_wait(t)) != 0) {
 		/* Outcome unknown: neither block may be used again by us. */
 		w->block.raw = 0;
 		return err;
 	}
-	if (old != hit->word)
+	if (old != hit->word && !far_zoo(w->r->zoo, ZOO_SWING_UNCHECKED))
 		return race_again(w, t);
 	pool_retire(w->r->pt, POOL_BLOCKS, race_slot_class(hit->word), race_unpack(hit->word));
 	return RACE_DONE;
@@ -194,7 +207,9 @@ race_remove_rival(struct race_write *w, struct far_task *t, struct far_addr slot
 	FAR_ASSERT((rival->word & RACE_TENTATIVE) && !(rival->word & RACE_FROZEN));
 	if (slot.raw > rival->addr.raw && w->backoff.tries < 2)
 		return RACE_AGAIN;
-	far_cas(t, rival->addr, rival->word, 0, &old);
+	far_cas(t, rival->addr,
+		far_zoo(w->r->zoo, ZOO_RIVAL_WRONG_WORD) ? race_write_tentative(w) : rival->word, 0,
+		&old);
 	if ((err = far_wait(t)) != 0)
 		return err;
 	return old == rival->word ? RACE_DONE : RACE_AGAIN;
@@ -214,7 +229,7 @@ race_contest(struct race_write *w, struct far_task *t, struct far_addr slot)
 	FAR_ASSERT(w->exposed && w->mode != FAR_PUT_UPDATE);
 	if (race_view_frozen(&w->view))
 		return RACE_AGAIN;
-	race_view_match(&w->view, true, &m);
+	race_view_match(&w->view, !far_zoo(w->r->zoo, ZOO_CONTEST_BLIND), &m);
 	others.hash = w->hash;
 	others.n = 0;
 	for (unsigned i = 0; i < m.n; i++) {
@@ -227,7 +242,9 @@ race_contest(struct race_write *w, struct far_task *t, struct far_addr slot)
 		return w->mode == FAR_PUT_INSERT ? -FAR_EEXIST : RACE_AGAIN;
 	err = race_remove_rival(w, t, slot, rival);
 	/* With more than one candidate there may be a second rival: look at all of them again. */
-	return err == RACE_DONE && others.n > 1 ? RACE_AGAIN : err;
+	if (err == RACE_DONE && others.n > 1 && !far_zoo(w->r->zoo, ZOO_RIVAL_FIRST_ONLY))
+		return RACE_AGAIN;
+	return err;
 }
 
 /*
@@ -242,7 +259,11 @@ race_withdraw(struct race_write *w, struct far_task *t, struct far_addr slot)
 
 	FAR_ASSERT(w->exposed && w->block.raw);
 	far_forget(t);
-	far_cas(t, slot, race_write_slot(w) | RACE_TENTATIVE, 0, &old);
+	old = 0;
+	if (far_zoo(w->r->zoo, ZOO_WITHDRAW_WRITTEN))
+		far_write(t, slot, &old, sizeof(old));
+	else
+		far_cas(t, slot, race_write_tentative(w), 0, &old);
 	if ((err = far_wait(t)) != 0)
 		w->block.raw = 0;
 	return err;
@@ -262,7 +283,7 @@ race_insert(struct race_write *w, struct far_task *t)
 	}
 	/* 2. Claim the slot, and read all candidates again: in this order (G3). */
 	FAR_ASSERT(w->written); /* R7 */
-	tentative = race_write_slot(w) | RACE_TENTATIVE;
+	tentative = race_write_tentative(w);
 	w->exposed = true;
 	far_cas(t, slot, 0, tentative, &old);
 	race_note_pairs(t, &w->view);
@@ -270,7 +291,8 @@ race_insert(struct race_write *w, struct far_task *t)
 		goto unsure;
 	if (old != 0)
 		return race_again(w, t);
-	if ((err = race_contest(w, t, slot)) != RACE_DONE) {
+	if (!far_zoo(w->r->zoo, ZOO_INSERT_UNCHECKED) &&
+	    (err = race_contest(w, t, slot)) != RACE_DONE) {
 		if ((lost = race_withdraw(w, t, slot)) != 0)
 			return lost;
 		return err == RACE_AGAIN ? race_again(w, t) : err;
@@ -279,7 +301,9 @@ race_insert(struct race_write *w, struct far_task *t)
 	far_cas(t, slot, tentative, race_write_slot(w), &old);
 	if ((err = far_wait(t)) != 0)
 		goto unsure;
-	return old == tentative ? RACE_DONE : race_again(w, t);
+	if (old == tentative || far_zoo(w->r->zoo, ZOO_FINAL_UNCHECKED))
+		return RACE_DONE;
+	return race_again(w, t);
 unsure:
 	w->block.raw = 0;
 	return err;
@@ -298,7 +322,8 @@ race_put_once(struct race_write *w, struct far_task *t)
 		return w->mode == FAR_PUT_UPDATE ? -FAR_ENOENT : race_insert(w, t);
 	if (w->mode == FAR_PUT_INSERT)
 		return -FAR_EEXIST;
-	if (w->expect && hit->block->version != w->expect)
+	if (w->expect && hit->block->version != w->expect &&
+	    !(w->backoff.tries && far_zoo(w->r->zoo, ZOO_VERSION_ONCE)))
 		return -FAR_ECHANGED;
 	return race_swing(w, t, hit, race_write_slot(w));
 }
@@ -379,7 +404,7 @@ race_move_block(struct race_write *w, struct far_task *t, const struct race_matc
 		return err;
 	/* The slot lies on another node: the copy's WRITE must be complete before the CAS (R7). */
 	far_write(t, w->block, hit->block, pool_class_len(w->class));
-	if ((err = far_wait(t)) != 0)
+	if (!far_zoo(w->r->zoo, ZOO_MOVE_UNAWAITED) && (err = far_wait(t)) != 0)
 		goto fail;
 	w->written = true;
 	if ((err = race_swing(w, t, hit, race_write_slot(w))) != RACE_DONE)

@@ -22,6 +22,7 @@
 #ifndef FAR_RACE_H
 #define FAR_RACE_H
 
+#include "base/zoo.h"
 #include "index/common/backoff.h"
 #include "index/common/block.h"
 #include "index/common/gate.h"
@@ -62,6 +63,7 @@ struct race {
 	unsigned subtable_class;
 	uint64_t (*hash)(const void *key, size_t len, uint64_t seed);
 	bool no_backoff;
+	uint64_t zoo;
 	struct gate gate;
 
 	/* The cached directory: 2^depth words, valid by M2. */
@@ -202,6 +204,7 @@ struct race_freeze {
 	uint64_t n;
 	uint64_t mark;
 	bool headers;    /* every bucket's first word is none of them */
+	uint64_t zoo;
 };
 
 /* Sets the mark in all words by CAS, also when some have it. -FAR_ECONTENDED. */

@@ -73,7 +73,11 @@ race_freeze_first(struct race_splitter *s, struct far_task *t)
 
 		for (unsigned i = at; i < end; i++) {
 			FAR_ASSERT(s->words[i] == 0); /* R6: once each */
-			if (!race_is_header(i))
+			if (race_is_header(i))
+				continue;
+			if (far_zoo(s->r->zoo, ZOO_SPLIT_UNFROZEN))
+				far_read(t, race_word_addr(s, i), &s->words[i], 8);
+			else
 				far_faa(t, race_word_addr(s, i), RACE_FROZEN, &s->words[i]);
 		}
 		if ((err = far_wait(t)) != 0)
@@ -90,7 +94,8 @@ race_freeze_again(struct race_splitter *s, struct far_task *t)
 				 .words = s->words,
 				 .n = s->words_n,
 				 .mark = RACE_FROZEN,
-				 .headers = true };
+				 .headers = true,
+				 .zoo = s->r->zoo };
 	int err;
 
 	far_read(t, f.at, s->words, (size_t)s->words_n * 8);
@@ -165,7 +170,7 @@ race_finish_split(struct race *r, struct far_task *t, const struct race_children
 	far_cas(t, c->parent, decided, retired, &old);
 	if ((err = far_wait(t)) != 0)
 		return err;
-	if (old == decided)
+	if (old == decided || far_zoo(r->zoo, ZOO_PARENT_TWICE))
 		pool_retire(r->pt, POOL_INDEX, r->subtable_class, c->parent);
 	return 0;
 }
@@ -178,13 +183,21 @@ race_split_build(struct race_splitter *s, struct far_task *t, bool first)
 	uint64_t high = race_pack(s->c.high);
 	int err;
 
+	if (far_zoo(r->zoo, ZOO_TAKEOVER_FAA))
+		first = true;
+	if (far_zoo(r->zoo, ZOO_SPLIT_SKIPS_EMPTY))
+		first = false;
 	if ((err = first ? race_freeze_first(s, t) : race_freeze_again(s, t)) != 0)
 		return err;
+	for (unsigned i = 0; far_zoo(r->zoo, ZOO_SPLIT_TENTATIVE) && i < s->words_n; i++)
+		s->words[i] &= ~RACE_TENTATIVE;
 	race_child_init(s, 0);
 	race_child_init(s, 1);
 	if ((err = race_distribute(s, t)) != 0)
 		return err;
 	FAR_ASSERT(s->c.low.raw && s->c.high.raw && s->c.low.raw != s->c.high.raw);
+	if (far_zoo(r->zoo, ZOO_SPLIT_NAMED_FIRST) && (err = race_switch(r, t, &s->c)) != 0)
+		return err;
 	far_write(t, s->c.low, s->image[0], race_subtable_len(r));
 	far_write(t, s->c.high, s->image[1], race_subtable_len(r));
 	far_write(t, far_addr_add(s->c.parent, offsetof(struct race_fate_line, high)), &high, 8);
@@ -225,7 +238,7 @@ race_alloc_children(struct race_splitter *s, struct far_task *t)
 		return err;
 	err = pool_alloc(r->pt, t, pool_pick_node(r->pool), POOL_INDEX, r->subtable_class,
 			 &s->c.high);
-	if (err)
+	if (err && !far_zoo(r->zoo, ZOO_CHILD_LEAKED))
 		pool_unalloc(r->pt, POOL_INDEX, r->subtable_class, s->c.low);
 	return err;
 }

@@ -192,6 +192,14 @@ race_note_blocks(struct race *r, struct far_task *t, struct race_matches *m)
 	return 0;
 }
 
+static bool
+race_is_key(const struct race *r, const struct block *b, uint64_t hash, struct far_bytes key)
+{
+	if (far_zoo(r->zoo, ZOO_KEY_PREFIX))
+		return b->key_len >= key.len && memcmp(b->bytes, key.data, key.len) == 0;
+	return block_has_key(b, hash, key);
+}
+
 int
 race_find(struct race *r, struct far_task *t, struct race_matches *m, struct far_bytes key,
 	  struct race_match **hit)
@@ -216,7 +224,7 @@ race_find(struct race *r, struct far_task *t, struct race_matches *m, struct far
 
 		if (block_verify(at->block, at->room))
 			found = RACE_DAMAGED;
-		else if (!block_has_key(at->block, m->hash, key))
+		else if (!race_is_key(r, at->block, m->hash, key))
 			false_n++;
 		else if (!*hit)
 			*hit = at;

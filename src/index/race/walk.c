@@ -48,7 +48,7 @@ race_read_part(struct race *r, struct far_task *t, struct race_view *v, struct r
 			return err;
 		return RACE_AGAIN;
 	}
-	if (!race_part_frozen(p))
+	if (!race_part_frozen(p) || far_zoo(r->zoo, ZOO_SCAN_NO_FATE))
 		return RACE_DONE;
 	/* Frozen words are current only while the fate, read after them, is undecided (R4). */
 	far_read(t, p->at, &fate, sizeof(fate));
@@ -189,6 +189,8 @@ race_scan(struct far_index *ix, struct far_task *t, uint64_t *cursor, size_t inl
 	if (!s || !e)
 		return -FAR_ENOMEM;
 	for (unsigned i = 0; i < part.words_n; i++) {
+		if (part.words[i] & RACE_FROZEN && far_zoo(r->zoo, ZOO_SCAN_SKIPS_FROZEN))
+			continue;
 		if (!race_is_header(i) && race_slot_live(part.words[i]))
 			s[n++].word = part.words[i];
 	}

@@ -49,8 +49,9 @@ struct lin {
 const char *
 lin_kind_name(unsigned kind)
 {
-	static const char *const names[LIN_KINDS] = { "get",    "insert",    "update",   "upsert",
-						      "delete", "update_if", "delete_if" };
+	static const char *const names[LIN_KINDS] = {
+		"get", "insert", "update", "upsert", "delete", "update_if", "delete_if", "contains"
+	};
 
 	return kind < LIN_KINDS ? names[kind] : "?";
 }
@@ -174,7 +175,7 @@ lin_apply(const struct lin *l, uint32_t i, uint32_t *state)
 	else if (is_if && l->versions[before - 1] != op->expect)
 		result = -FAR_ECHANGED;
 	/* and what changes. */
-	if (result == 0 && op->kind != LIN_GET)
+	if (result == 0 && op->kind != LIN_GET && op->kind != LIN_CONTAINS)
 		*state = is_delete ? 0 : i + 1;
 	if (op->pending)
 		return *state != before;

@@ -21,6 +21,7 @@ enum lin_kind {
 	LIN_DELETE,
 	LIN_UPDATE_IF,
 	LIN_DELETE_IF,
+	LIN_CONTAINS, /* a GET that does not tell the value */
 	LIN_KINDS,
 };
 

@@ -55,6 +55,7 @@ brute_plays(const struct brute *b)
 
 		switch (op->kind) {
 		case LIN_GET:
+		case LIN_CONTAINS:
 			want = present ? 0 : -FAR_ENOENT;
 			break;
 		case LIN_INSERT:
@@ -75,7 +76,7 @@ brute_plays(const struct brute *b)
 		if (op->kind == LIN_GET) {
 			if (want == 0 && !op->pending && (op->value != value || op->version != version))
 				return false;
-		} else if (want == 0) {
+		} else if (want == 0 && op->kind != LIN_CONTAINS) {
 			present = op->kind != LIN_DELETE && op->kind != LIN_DELETE_IF;
 			value = b->order[i] + 1;
 			learnt[value - 1] = op->version;
@@ -152,7 +153,7 @@ history_happen(struct lin_op *op, uint32_t i, struct state *s)
 												    : 0;
 	if (op->result == 0 && (op->kind == LIN_UPDATE_IF || op->kind == LIN_DELETE_IF) && op->expect != s->version)
 		op->result = -FAR_ECHANGED;
-	if (op->result != 0)
+	if (op->result != 0 || op->kind == LIN_CONTAINS)
 		return;
 	if (op->kind == LIN_GET) {
 		op->value = s->value;
@@ -284,6 +285,132 @@ test_lin_random_histories_agree_with_brute_force(void)
 	lin_free(l);
 }
 
+/* One client after the other: each result follows from those before, so a wrong one has no excuse. */
+static void
+history_draw_serial(struct history *t, struct far_rng *r)
+{
+	struct state s = { 0, 0 };
+	uint32_t n = 2 + (uint32_t)far_rng_below(r, FAR_LEN(t->ops) - 1);
+
+	memset(t, 0, sizeof(*t));
+	t->h = (struct lin_history){ t->ops, t->events, 0, 0 };
+	for (uint32_t i = 0; i < n; i++) {
+		struct lin_op *op = &t->ops[t->h.ops_n++];
+
+		op->kind = (uint8_t)far_rng_below(r, LIN_KINDS);
+		op->expect = far_rng_below(r, 2) ? s.version : 100 + far_rng_below(r, n);
+		history_event(t, LIN_CALL(i));
+		history_happen(op, i, &s);
+		history_event(t, LIN_RETURN(i));
+	}
+}
+
+/* False: there is nothing to spoil in operation `i`. */
+static bool
+history_spoil_result(struct history *t, uint32_t i, struct far_rng *r)
+{
+	static const int results[] = { 0, -FAR_ENOENT, -FAR_EEXIST, -FAR_ECHANGED };
+	struct lin_op *op = &t->ops[i];
+	int result = results[far_rng_below(r, FAR_LEN(results))];
+
+	if (result != op->result) {
+		op->result = result;
+		/* A lookup that finds something finds the value of somebody, of the right version. */
+		op->value = op->kind == LIN_GET && !result ? 1 + (uint32_t)far_rng_below(r, t->h.ops_n) : 0;
+		op->version = op->value ? t->ops[op->value - 1].version : op->version;
+		return true;
+	}
+	if (op->kind != LIN_GET || result)
+		return false;
+	op->value = (op->value + (uint32_t)far_rng_below(r, t->h.ops_n - 1)) % t->h.ops_n + 1;
+	op->version = t->ops[op->value - 1].version;
+	return true;
+}
+
+static void
+test_lin_good_serial_histories_with_one_wrong_result_are_rejected(void)
+{
+	struct history t;
+	struct far_rng r;
+	struct lin *l;
+	int spoilt = 0;
+
+	REQUIRE(lin_new(&l) == 0);
+	far_rng_seed(&r, 2);
+	while (spoilt < 10000 && test_failures == 0) {
+		history_draw_serial(&t, &r);
+		CHECK_EQ(lin_check(l, &t.h, NULL), 1);
+		if (!history_spoil_result(&t, (uint32_t)far_rng_below(&r, t.h.ops_n), &r))
+			continue;
+		spoilt++;
+		CHECK_EQ(lin_check(l, &t.h, NULL), 0);
+	}
+	lin_free(l);
+}
+
+/*
+ * With clients at the same time: a lookup that returned before the operation whose value it tells was called, one that
+ * tells what nobody wrote, a wrong version, and results that the operation never has.
+ */
+static bool
+history_spoil_surely(struct history *t, uint32_t i, struct far_rng *r)
+{
+	struct lin_op *op = &t->ops[i];
+	bool called[32] = { false };
+
+	if (op->pending)
+		return false;
+	if (op->kind != LIN_GET || op->result || far_rng_below(r, 4) == 0) {
+		static const int never[LIN_KINDS] = {
+			-FAR_ECHANGED,
+			-FAR_ENOENT,
+			-FAR_EEXIST,
+			-FAR_ENOENT,
+			-FAR_ECHANGED,
+			-FAR_EEXIST,
+			-FAR_EEXIST,
+			-FAR_EEXIST,
+		};
+
+		op->result = never[op->kind];
+		return true;
+	}
+	if (far_rng_below(r, 2)) {
+		op->version++;
+		/* Unless the writer said nothing and nobody else read it. */
+		return t->ops[op->value - 1].version != 0;
+	}
+	op->value = 0;
+	for (uint32_t e = 0; t->events[e] != LIN_RETURN(i); e++)
+		called[t->events[e] >> 1] = true;
+	for (uint32_t w = 0; w < t->h.ops_n; w++)
+		if (!called[w] && t->ops[w].kind == LIN_UPSERT && t->ops[w].key == op->key)
+			op->value = w + 1;
+	op->version = op->value ? t->ops[op->value - 1].version : 0;
+	return true;
+}
+
+static void
+test_lin_good_histories_with_one_wrong_result_are_rejected(void)
+{
+	struct history t;
+	struct far_rng r;
+	struct lin *l;
+	int spoilt = 0;
+
+	REQUIRE(lin_new(&l) == 0);
+	far_rng_seed(&r, 3);
+	while (spoilt < 10000 && test_failures == 0) {
+		history_draw(&t, &r);
+		CHECK_EQ(lin_check(l, &t.h, NULL), 1);
+		if (!history_spoil_surely(&t, (uint32_t)far_rng_below(&r, t.h.ops_n), &r))
+			continue;
+		spoilt++;
+		CHECK_EQ(lin_check(l, &t.h, NULL), 0);
+	}
+	lin_free(l);
+}
+
 static void
 test_lin_stale_read_is_found_and_names_key(void)
 {
@@ -347,5 +474,7 @@ test_lin_too_many_operations_is_an_error(void)
 	lin_free(l);
 }
 
-TEST_MAIN(TEST(test_lin_random_histories_agree_with_brute_force), TEST(test_lin_stale_read_is_found_and_names_key),
-	  TEST(test_lin_too_many_operations_is_an_error))
+TEST_MAIN(TEST(test_lin_random_histories_agree_with_brute_force),
+	  TEST(test_lin_good_serial_histories_with_one_wrong_result_are_rejected),
+	  TEST(test_lin_good_histories_with_one_wrong_result_are_rejected),
+	  TEST(test_lin_stale_read_is_found_and_names_key), TEST(test_lin_too_many_operations_is_an_error))

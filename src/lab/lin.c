@@ -2,11 +2,16 @@
 /*
  * lin.c -- the search.
  *
- * Each key's calls and returns form a list in time order. The search takes the first call that fits the state, lifts it
- * and its return out of the list, and starts over; when it meets a return first, that operation should have come
- * earlier: it takes the last one back. A configuration is the set of operations taken and the state; one that was
- * seen before cannot help. They are noted from the first step back on: before that none comes twice, and most histories
- * need no step back.
+ * Each key's calls and returns form a list in time order. The candidates are the calls before the first return. The
+ * search takes a candidate that fits the state, lifts it and its return out of the list, and starts over; when none
+ * fits, it takes the last one back. Two things keep it short. A candidate that fits and changes nothing, such as a
+ * lookup, is taken at once, and nothing else is tried in its stead: if there is an order in which it comes later,
+ * there is one in which it comes now. The others are tried in the order of their returns, pending ones last: an
+ * operation that has time is taken when one that has none needs it, not long before, where everything in between
+ * would have to be taken back to find out.
+ *
+ * A configuration is the set of operations taken and the state; one that was seen before cannot help. They are noted
+ * from the first step back on: before that none comes twice, and most histories need no step back.
  *
  * A state is a value (0: absent). Its version is a matter of the value: what its writer or any reader reported.
  */
@@ -42,6 +47,7 @@ struct lin {
 	uint32_t left;            /* operations with a return that are not taken */
 	struct {
 		uint32_t event, state;
+		bool chosen; /* there were others */
 	} taken[LIN_KEY_OPS];
 	uint32_t taken_n;
 };
@@ -117,8 +123,9 @@ lin_reserve(struct lin *l, uint32_t ops, uint32_t events)
 
 /* Visited before? Else it is now. 1, 0 or -FAR_E. */
 static int
-lin_see(struct lin *l, uint32_t state)
+lin_see(struct lin *l)
 {
+	uint32_t state = l->state;
 	uint64_t hash = far_mix64(l->set[0] ^ far_mix64(l->set[1] ^ (uint64_t)state << 32));
 	struct lin_seen *s;
 
@@ -207,13 +214,15 @@ lin_op_of(const struct lin *l, uint32_t event)
 }
 
 static void
-lin_take(struct lin *l, uint32_t event, uint32_t state)
+lin_take(struct lin *l, uint32_t event, uint32_t state, bool chosen)
 {
 	uint32_t op = lin_op_of(l, event);
 
 	l->taken[l->taken_n].event = event;
+	l->taken[l->taken_n].chosen = chosen;
 	l->taken[l->taken_n++].state = l->state;
 	l->state = state;
+	l->set[l->bits[op] / 64] ^= UINT64_C(1) << l->bits[op] % 64;
 	lin_unlink(l, event);
 	if (l->returns[op]) {
 		lin_unlink(l, l->returns[op]);
@@ -221,8 +230,8 @@ lin_take(struct lin *l, uint32_t event, uint32_t state)
 	}
 }
 
-/* Takes the last one back; returns its event. */
-static uint32_t
+/* Takes the last one back. */
+static void
 lin_untake(struct lin *l)
 {
 	uint32_t event = l->taken[--l->taken_n].event, op = lin_op_of(l, event);
@@ -234,42 +243,97 @@ lin_untake(struct lin *l)
 		l->left++;
 	}
 	lin_relink(l, event);
-	return event;
+}
+
+/* When the call's turn comes among the candidates; pending ones' after all others'. */
+static inline uint32_t
+lin_rank(const struct lin *l, uint32_t event)
+{
+	uint32_t returns = l->returns[lin_op_of(l, event)];
+
+	return returns ? returns : l->h->events_n + event;
+}
+
+/* The next candidate after the one of that rank (0: before all); 0: there is none. */
+static uint32_t
+lin_candidate(const struct lin *l, uint32_t rank)
+{
+	uint32_t best = 0, best_rank = UINT32_MAX;
+
+	for (uint32_t e = l->next[0]; e && !(l->h->events[e - 1] & 1); e = l->next[e]) {
+		uint32_t r = lin_rank(l, e);
+
+		if (r > rank && r < best_rank) {
+			best = e;
+			best_rank = r;
+		}
+	}
+	return best;
+}
+
+/* Takes all candidates that fit and change nothing. */
+static void
+lin_take_idle(struct lin *l)
+{
+	uint32_t e = l->next[0];
+
+	while (e && !(l->h->events[e - 1] & 1)) {
+		uint32_t state = l->state;
+
+		if (!lin_apply(l, lin_op_of(l, e), &state) || state != l->state) {
+			e = l->next[e];
+			continue;
+		}
+		lin_take(l, e, state, false);
+		/* That return may have been the first one. */
+		e = l->next[0];
+	}
+}
+
+/* Back to the last choice; the rank of what was chosen. 0: there is none. */
+static uint32_t
+lin_back(struct lin *l)
+{
+	while (l->taken_n > 0) {
+		lin_untake(l);
+		if (l->taken[l->taken_n].chosen)
+			return lin_rank(l, l->taken[l->taken_n].event);
+	}
+	return 0;
 }
 
 static int
 lin_search(struct lin *l)
 {
-	uint32_t event = l->next[0];
+	uint32_t rank = 0;
 
-	while (l->left > 0) {
-		uint32_t op = lin_op_of(l, event), state = l->state;
+	for (;;) {
+		uint32_t event, state;
+		int seen = 0;
 
-		if (l->h->events[event - 1] & 1) {
-			if (l->taken_n == 0)
-				return 0;
+		if (rank == 0)
+			lin_take_idle(l);
+		if (l->left == 0)
+			return 1;
+		state = l->state;
+		event = lin_candidate(l, rank);
+		if (!event) {
 			l->back = true;
-			event = l->next[lin_untake(l)];
+			if ((rank = lin_back(l)) == 0)
+				return 0;
 			continue;
 		}
-		if (lin_apply(l, op, &state)) {
-			uint64_t bit = UINT64_C(1) << l->bits[op] % 64,
-				 *set = &l->set[l->bits[op] / 64];
-			int seen = 0;
-
-			*set ^= bit;
-			if (l->back && (seen = lin_see(l, state)) < 0)
-				return seen;
-			if (!seen) {
-				lin_take(l, event, state);
-				event = l->next[0];
-				continue;
-			}
-			*set ^= bit;
-		}
-		event = l->next[event];
+		rank = lin_rank(l, event);
+		if (!lin_apply(l, lin_op_of(l, event), &state))
+			continue;
+		lin_take(l, event, state, true);
+		if (l->back && (seen = lin_see(l)) < 0)
+			return seen;
+		if (seen)
+			lin_untake(l);
+		else
+			rank = 0;
 	}
-	return 1;
 }
 
 /* Lists the key's events. Returns the number of its operations. */

@@ -474,7 +474,83 @@ test_lin_too_many_operations_is_an_error(void)
 	lin_free(l);
 }
 
+/*
+ * As long as a key's history may be, and good: one in eight operations returns only after many others, or never, though
+ * most of these happened at some time. Towards the end there are lookups only.
+ */
+struct long_history {
+	struct lin_op ops[LIN_KEY_OPS];
+	uint32_t events[2 * LIN_KEY_OPS];
+	struct lin_history h;
+	struct {
+		int op;         /* -1: none */
+		uint32_t ready; /* the step in which it happens */
+		uint32_t done;  /* and in which it returns; UINT32_MAX: never */
+	} open[LIN_KEY_OPS];
+};
+
+/* Begins, lets happen and ends what is due. */
+static void
+long_history_step(struct long_history *t, uint32_t step, struct state *s, struct far_rng *r)
+{
+	uint32_t i = t->h.ops_n, slow = far_rng_below(r, 8) == 0 ? 8 : 0;
+	struct lin_op *op = &t->ops[i];
+
+	*op = (struct lin_op){ .kind = (uint8_t)(step < LIN_KEY_OPS - 30 ? far_rng_below(r, LIN_KINDS) : LIN_GET) };
+	op->expect = far_rng_below(r, 3) ? s->version : 1;
+	t->h.ops_n++;
+	t->events[t->h.events_n++] = LIN_CALL(i);
+	t->open[i].op = (int)i;
+	t->open[i].ready = step + (uint32_t)far_rng_below(r, 2 + 5 * slow);
+	t->open[i].done = t->open[i].ready + (uint32_t)far_rng_below(r, 2 + 5 * slow);
+	if (slow && far_rng_below(r, 2))
+		t->open[i].done = UINT32_MAX;
+	for (uint32_t o = 0; o <= i; o++) {
+		if (t->open[o].op < 0)
+			continue;
+		if (t->open[o].ready == step)
+			history_happen(&t->ops[o], o, s);
+		if (t->open[o].done != step)
+			continue;
+		t->events[t->h.events_n++] = LIN_RETURN(o);
+		t->open[o].op = -1;
+	}
+}
+
+static void
+test_lin_long_histories_with_slow_and_pending_operations_are_decided(void)
+{
+	static struct long_history t;
+	uint32_t pending = 0;
+	struct far_rng r;
+	struct lin *l;
+
+	REQUIRE(lin_new(&l) == 0);
+	far_rng_seed(&r, 4);
+	for (int n = 0; n < 2000 && test_failures == 0; n++) {
+		struct state s = { 0, 0 };
+
+		memset(&t, 0, sizeof(t));
+		t.h = (struct lin_history){ t.ops, t.events, 0, 0 };
+		for (uint32_t step = 0; step < LIN_KEY_OPS; step++)
+			long_history_step(&t, step, &s, &r);
+		for (uint32_t o = 0; o < LIN_KEY_OPS; o++) {
+			if (t.open[o].op < 0)
+				continue;
+			pending++;
+			t.ops[o].pending = true;
+			t.ops[o].result = 0;
+			t.ops[o].value = 0;
+		}
+		CHECK_EQ(lin_check(l, &t.h, NULL), 1);
+	}
+	printf("# %u pending\n", pending);
+	CHECK(pending > 2000 * 4);
+	lin_free(l);
+}
+
 TEST_MAIN(TEST(test_lin_random_histories_agree_with_brute_force),
 	  TEST(test_lin_good_serial_histories_with_one_wrong_result_are_rejected),
 	  TEST(test_lin_good_histories_with_one_wrong_result_are_rejected),
-	  TEST(test_lin_stale_read_is_found_and_names_key), TEST(test_lin_too_many_operations_is_an_error))
+	  TEST(test_lin_stale_read_is_found_and_names_key), TEST(test_lin_too_many_operations_is_an_error),
+	  TEST(test_lin_long_histories_with_slow_and_pending_operations_are_decided))

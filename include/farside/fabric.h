@@ -19,7 +19,9 @@
  *    or READ. A WRITE noted after a READ or atomic is ordered after it only with far_fence() between. Nothing is
  *    ordered across nodes or across chains except by waiting.
  * G4 Every accepted operation completes exactly once, with a result or an error, also when its node dies. One that
- *    failed with FAR_EUNSURE may or may not have taken effect.
+ *    failed with FAR_EUNSURE may or may not have taken effect, and may still do so until FENCE of its session is
+ *    acknowledged. So a connection that failed stays failed: nothing is posted behind such an operation, and memory
+ *    that it could write to goes to nobody else before the session has ended there.
  * G5 Addresses and lengths are checked against the region at the target: out of range is FAR_EACCESS, never memory
  *    corruption. READ and WRITE need 8-byte aligned addresses and lengths, atomics an aligned word.
  * G6 After far_wait() returned 0, WRITEs are visible to every later READ by any client.

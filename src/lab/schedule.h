@@ -57,7 +57,7 @@ struct schedule_result {
 	uint64_t mend_verbs;     /* it took whoever inspects to repair the table, opening included */
 	uint64_t inspect_verbs;  /* and all in all */
 	uint64_t deaths;         /* of clients, whoever inspects included */
-	uint64_t most_ns;        /* of an operation of the history */
+	uint64_t most_ns;        /* of an operation of the history, but those of the victims */
 	uint64_t most_verbs;     /* of an operation that began after the last fault */
 	struct far_sim_faults faults; /* while the clients worked */
 };

@@ -3,7 +3,10 @@
 #include "lab/schedule_impl.h"
 #include "pool/client.h"
 
-enum { SETTLE_TRIES = 50 };
+enum {
+	SETTLE_TRIES = 50,
+	SETTLE_TICKS = 32, /* rounds in which whatever was dropped is freed */
+};
 
 /* A filler's insert, with whatever retries memory asks for. */
 static int
@@ -109,7 +112,28 @@ schedule_inspect_pool(struct schedule_client *c, struct far_task *t)
 		return err;
 	if ((err = schedule_make_other(c, t)) != 0 && err != -FAR_EEXIST)
 		return err;
-	return pool_table_drop(c->pool, t, SCHEDULE_OTHER);
+	err = pool_table_drop(c->pool, t, SCHEDULE_OTHER);
+	for (int i = 0; i < SETTLE_TICKS && !err; i++)
+		err = pool_tick(c->pool, t);
+	return err;
+}
+
+/* All that the nodes handed out is this table's. */
+static int
+schedule_audit_nodes(struct schedule_client *c, struct far_task *t, const struct pool_usage *u)
+{
+	struct far_node_info info[SCHEDULE_NODES];
+	uint64_t granted = 0;
+	int n = pool_node_info(c->pool, t, info, SCHEDULE_NODES);
+
+	for (int i = 0; i < n; i++)
+		granted += info[i].granted_bytes;
+	if (n > 0 && granted != u->granted[0] + u->granted[1])
+		schedule_fail(c->s, SCHEDULE_LOST_MEMORY,
+			      "nodes granted %llu, of it %llu to the table",
+			      (unsigned long long)granted,
+			      (unsigned long long)(u->granted[0] + u->granted[1]));
+	return n < 0 ? n : 0;
 }
 
 static int
@@ -161,7 +185,7 @@ schedule_audit(struct schedule_client *c, struct far_task *t, const struct far_t
 				      (unsigned long long)u.free[k],
 				      (unsigned long long)u.header[k], (unsigned long long)used[k]);
 	}
-	return err;
+	return err || !s->config.deed ? err : schedule_audit_nodes(c, t, &u);
 }
 
 int

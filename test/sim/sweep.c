@@ -6,10 +6,10 @@
  *
  * A deed (src/lab/schedule_config.h) is played without a fault first: that tells which verbs of its client are its own.
  * Then it is played again once for each of these verbs and each point of it (before it, half of its words done, after
- * it), with the client dying there while two others work on the same keys and on those beside them. Each run must hold
- * all that src/lab/schedule.h asks for, and more: nothing of the dead is left, memory adds up to the last byte, the
- * table splits once more, nobody waited for longer than SWEEP_WAIT leases, and the repair took no more than
- * SWEEP_MEND verbs. Then:
+ * it), with the client dying there while two others work on the same keys and on those beside them. With the last of
+ * the seeds it does not die, but stands still until long after it was fenced. Each run must hold all that
+ * src/lab/schedule.h asks for, and more: nothing of the dead is left, memory adds up to the last byte, the table splits
+ * once more, nobody waited for longer than SWEEP_WAIT leases, and the repair took no more than SWEEP_MEND verbs. Then:
  *
  *	second crash   who repairs the table dies, too, at some verb of it (--full: at each of them and each point), or
  *	               one of the two others does after the first one's lease; the next one has both to mend
@@ -28,14 +28,15 @@
 #include "lab/schedule.h"
 
 enum {
-	SWEEP_SEEDS = 8,
-	SWEEP_DRAWS = 64,      /* seeds tried until enough of them do the deed */
+	SWEEP_SEEDS = 9,
+	SWEEP_DRAWS = 64, /* seeds tried until enough of them do the deed */
 	SWEEP_LEASE_NS = 500000,
-	SWEEP_TICKS = 8,       /* per lease */
-	SWEEP_WAIT = 4,        /* leases */
-	SWEEP_MEND = 20000,    /* verbs */
+	SWEEP_TICKS = 8,     /* per lease */
+	SWEEP_WAIT = 3,      /* leases: one until the dead is noticed, and as long again; */
+	SWEEP_WAIT_MORE = 2, /* and for the second one */
+	SWEEP_MEND = 10000,  /* verbs */
 	SWEEP_REFUSALS = 32,
-	SWEEP_PAIRS = 200,     /* verbs of a deed with second crashes; of longer deeds, so many at random */
+	SWEEP_PAIRS = 100, /* verbs of a deed with second crashes; of longer deeds, so many at random */
 	SWEEP_CLIENTS = 3,
 };
 
@@ -96,9 +97,11 @@ sweep_config(struct schedule_config *g, unsigned deed, uint64_t seed)
 static const char *
 sweep_excess(const struct schedule_config *g, const struct schedule_result *r)
 {
-	if (g->victim && r->faults.kills == 0)
-		return "nobody died";
-	if (r->most_ns > SWEEP_WAIT * (1 + (g->second != 0)) * SWEEP_LEASE_NS)
+	uint64_t wait = SWEEP_WAIT + (g->second ? SWEEP_WAIT_MORE : 0);
+
+	if (g->victim && r->faults.kills + r->faults.pauses == 0)
+		return "nothing happened";
+	if (r->most_ns > wait * SWEEP_LEASE_NS)
 		return "an operation waited too long";
 	if (r->mend_verbs > SWEEP_MEND)
 		return "a costly repair";
@@ -163,11 +166,12 @@ sweep_second(struct sweep *w, const struct schedule_config *one, const struct sc
 	g.second_strike = far_rng_below(&w->rng, FAR_SIM_POINTS);
 	w->pairs++;
 	sweep_point(w, &g, &two);
-	w->twice += two.deaths > 1;
+	w->twice += two.deaths + two.faults.pauses > 1;
 }
 
 static void
-sweep_crashes(struct sweep *w, const struct schedule_config *base, uint64_t from, uint64_t to)
+sweep_crashes(struct sweep *w, const struct schedule_config *base, uint64_t from, uint64_t to,
+	      bool pauses)
 {
 	for (uint64_t verb = from + 1; verb <= to; verb++) {
 		for (unsigned point = 0; point < FAR_SIM_POINTS; point++) {
@@ -177,9 +181,11 @@ sweep_crashes(struct sweep *w, const struct schedule_config *base, uint64_t from
 			g.victim = SWEEP_CLIENTS;
 			g.fuse = verb;
 			g.strike = 1 + point;
-			g.fate = FAR_SIM_KILL;
+			g.fate = pauses ? FAR_SIM_PAUSE : FAR_SIM_KILL;
 			/* In some, what the dead had in flight lands later. */
-			g.fate_ns = g.seed % 4 == 2 ? SWEEP_LEASE_NS : 0;
+			g.fate_ns = pauses            ? SWEEP_WAIT * SWEEP_LEASE_NS
+				    : g.seed % 4 == 2 ? SWEEP_LEASE_NS
+						      : 0;
 			sweep_point(w, &g, &r);
 			if (w->full || far_rng_below(&w->rng, to - from) < SWEEP_PAIRS)
 				sweep_second(w, &g, &r);
@@ -225,7 +231,7 @@ sweep_deed(struct sweep *w)
 		if (!r.deed_done || r.deed_to == r.deed_from)
 			continue;
 		n++;
-		sweep_crashes(w, &g, r.deed_from, r.deed_to);
+		sweep_crashes(w, &g, r.deed_from, r.deed_to, w->seeds > 1 && n == w->seeds);
 		sweep_refusals(w, &g);
 	}
 	return n;

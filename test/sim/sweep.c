@@ -2,7 +2,7 @@
 /*
  * sweep.c -- every operation, crashed at each of its verbs.
  *
- * usage: sim_sweep [--seeds N] [--deed NAME] [--design NAME] [--full] [--print]
+ * usage: sim_sweep [--seeds N] [--deed NAME] [--design NAME] [--full] [--print] [--wrong]
  *
  * A deed (src/lab/schedule_config.h) is played without a fault first: that tells which verbs of its client are its own.
  * Then it is played again once for each of these verbs and each point of it (before it, half of its words done, after
@@ -15,6 +15,7 @@
  *	               one of the two others does after the first one's lease; the next one has both to mend
  *	allocation     the k-th grant of memory is refused, once or from then on, for each k
  *
+ * --wrong, in a build with mistakes (base/zoo.h), shows that two wrong repairs fail.
  * One TAP line per deed and design. --print tells configuration and history of the first run that is not good.
  */
 #include <inttypes.h>
@@ -25,6 +26,7 @@
 
 #include "base/base.h"
 #include "base/rand.h"
+#include "base/zoo.h"
 #include "lab/schedule.h"
 
 enum {
@@ -44,7 +46,8 @@ struct sweep {
 	struct schedule *s;
 	const struct far_index_ops *design;
 	unsigned deed, seeds;
-	bool full, print;
+	bool full, print, wrong;
+	uint64_t zoo;
 	unsigned printed;
 	struct far_rng rng;
 	/* Of one deed. */
@@ -123,6 +126,8 @@ sweep_play(struct sweep *w, const struct schedule_config *g, struct schedule_res
 	w->most_ns = far_max(w->most_ns, r->most_ns);
 	if (r->verdict == SCHEDULE_GOOD && !excess)
 		return true;
+	if (w->zoo)
+		return false;
 	printf("# seed %" PRIu64 " verb %" PRIu64 "/%" PRIu64 " then %" PRIu64 "@%" PRIu64 "/%" PRIu64
 	       " refuse %" PRIu64 ": %s: %s %s\n",
 	       g->seed, g->fuse, g->strike, g->second, g->second_fuse, g->second_strike, g->refuse,
@@ -223,6 +228,7 @@ sweep_deed(struct sweep *w)
 		struct schedule_result r;
 
 		sweep_config(&g, w->deed, seed);
+		g.zoo = w->zoo;
 		if (!sweep_play(w, &g, &r)) {
 			w->points++;
 			return n;
@@ -237,6 +243,35 @@ sweep_deed(struct sweep *w)
 	return n;
 }
 
+/* With repairs that are wrong (base/zoo.h), some points must not be good. Returns how many mistakes were not seen. */
+static int
+sweep_wrong(struct sweep *w)
+{
+	static const struct {
+		const char *name;
+		uint64_t zoo;
+		unsigned deed;
+	} mistakes[] = {
+		{ "unrecovered", ZOO_BIT(ZOO_SCAVENGE_UNRECOVERED), SCHEDULE_DEED_SPLIT },
+		{ "frozen_twice", ZOO_BIT(ZOO_TAKEOVER_FAA), SCHEDULE_DEED_DOUBLE },
+	};
+	int missed = 0;
+
+	w->design = far_index_find(NULL);
+	w->seeds = 1;
+	for (unsigned i = 0; i < FAR_LEN(mistakes); i++) {
+		w->zoo = mistakes[i].zoo;
+		w->deed = mistakes[i].deed;
+		sweep_deed(w);
+		missed += w->good == w->points;
+		printf("%sok %u wrong_%s_shows_at_%" PRIu64 "_of_%" PRIu64 "_points\n",
+		       w->good < w->points ? "" : "not ", i + 1, mistakes[i].name,
+		       w->points - w->good, w->points);
+	}
+	printf("1..%zu\n", FAR_LEN(mistakes));
+	return missed;
+}
+
 static bool
 sweep_options(struct sweep *w, int argc, char **argv, const char **deed)
 {
@@ -245,6 +280,8 @@ sweep_options(struct sweep *w, int argc, char **argv, const char **deed)
 			w->full = true;
 		else if (!strcmp(argv[i], "--print"))
 			w->print = true;
+		else if (!strcmp(argv[i], "--wrong") && ZOO_BUILT)
+			w->wrong = true;
 		else if (!strcmp(argv[i], "--seeds") && i + 1 < argc)
 			w->seeds = (unsigned)strtoul(argv[++i], NULL, 0);
 		else if (!strcmp(argv[i], "--deed") && i + 1 < argc)
@@ -271,6 +308,11 @@ main(int argc, char **argv)
 		return 2;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (w.wrong) {
+		at = sweep_wrong(&w);
+		schedule_free(w.s);
+		return at > 0;
+	}
 	only = w.design;
 	for (unsigned i = 0; (w.design = far_index_at(i)) != NULL; i++) {
 		for (w.deed = 1; w.deed < SCHEDULE_DEEDS; w.deed++) {

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -41,8 +42,37 @@ shm_link_error(int err)
 	}
 }
 
+/* Sockets live in real time, whatever clock the loop goes by. */
+static uint64_t
+shm_link_left(uint64_t deadline)
+{
+	uint64_t now = far_clock_real.now(far_clock_real.arg);
+
+	return deadline > now ? deadline - now : 0;
+}
+
+/* A node that stands still lets its backlog fill up, and a plain connect() would wait for a place in it for ever. */
 static int
-shm_link_dial(const char *path, size_t path_len)
+shm_link_connect(int sock, const struct sockaddr_un *addr, uint64_t deadline)
+{
+	for (;;) {
+		uint64_t us = shm_link_left(deadline) / 1000;
+		struct timeval wait = { (time_t)(us / 1000000), (suseconds_t)(us % 1000000) };
+
+		/* 0 would mean for ever. */
+		if (us == 0)
+			return -FAR_ENODE;
+		if (setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)) != 0)
+			return shm_link_error(errno);
+		if (connect(sock, (const struct sockaddr *)addr, sizeof(*addr)) == 0)
+			return 0;
+		if (errno != EINTR)
+			return shm_link_error(errno);
+	}
+}
+
+static int
+shm_link_dial(const char *path, size_t path_len, uint64_t deadline)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	int sock, err;
@@ -53,33 +83,58 @@ shm_link_dial(const char *path, size_t path_len)
 	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (sock < 0)
 		return shm_link_error(errno);
-	if (connect(sock, (struct sockaddr *)&addr, sizeof(addr)) != 0) {
-		err = shm_link_error(errno);
+	err = shm_link_connect(sock, &addr, deadline);
+	if (err != 0) {
 		close(sock);
 		return err;
 	}
 	return sock;
 }
 
-/* The descriptor that came with a message, or -1. */
+/*
+ * The one descriptor that came with a message, in *fd; several are closed again. Where this process may have no more
+ * open files, the kernel leaves it out and cuts the control data: -FAR_ENOMEM.
+ */
 static int
-shm_link_descriptor(struct msghdr *msg)
+shm_link_descriptor(struct msghdr *msg, int *fd)
 {
 	struct cmsghdr *cm = CMSG_FIRSTHDR(msg);
-	int fd;
+	size_t n = 0;
+	int one;
 
-	if (!cm || cm->cmsg_level != SOL_SOCKET || cm->cmsg_type != SCM_RIGHTS ||
-	    cm->cmsg_len != CMSG_LEN(sizeof(fd)))
-		return -1;
-	memcpy(&fd, CMSG_DATA(cm), sizeof(fd));
-	return fd;
+	if (cm && cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_RIGHTS)
+		n = (cm->cmsg_len - CMSG_LEN(0)) / sizeof(one);
+	for (size_t i = 0; i < n; i++) {
+		memcpy(&one, CMSG_DATA(cm) + i * sizeof(one), sizeof(one));
+		if (n == 1)
+			*fd = one;
+		else
+			close(one);
+	}
+	if (n == 1)
+		return 0;
+	return n == 0 && msg->msg_flags & MSG_CTRUNC ? -FAR_ENOMEM : -FAR_EFORMAT;
 }
 
-/* Waits for the node's hello and the region's descriptor. */
+/* Waits until something came; -FAR_ENODE when that takes too long. */
 static int
-shm_link_hello(int sock, uint64_t timeout_ns, struct shm_hello *hello, int *fd)
+shm_link_await(int sock, uint64_t deadline)
 {
 	struct pollfd pfd = { .fd = sock, .events = POLLIN };
+	int n;
+
+	do {
+		uint64_t left = shm_link_left(deadline);
+
+		n = poll(&pfd, 1, (int)far_min((left + 999999) / 1000000, INT32_MAX));
+	} while (n < 0 && errno == EINTR);
+	return n > 0 ? 0 : -FAR_ENODE;
+}
+
+/* Takes the node's hello and the region's descriptor, which is to be closed also after an error. */
+static int
+shm_link_hello(int sock, struct shm_hello *hello, int *fd)
+{
 	struct iovec iov = { hello, sizeof(*hello) };
 	union {
 		struct cmsghdr head;
@@ -91,22 +146,17 @@ shm_link_hello(int sock, uint64_t timeout_ns, struct shm_hello *hello, int *fd)
 		.msg_control = &control,
 		.msg_controllen = sizeof(control),
 	};
-	int timeout_ms = (int)far_min(timeout_ns / 1000000 + 1, INT32_MAX), n;
+	ssize_t n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	int err;
 
-	do
-		n = poll(&pfd, 1, timeout_ms);
-	while (n < 0 && errno == EINTR);
 	if (n <= 0)
 		return -FAR_ENODE;
-	n = (int)recvmsg(sock, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-	if (n <= 0)
-		return -FAR_ENODE;
-	*fd = shm_link_descriptor(&msg);
+	err = shm_link_descriptor(&msg, fd);
 	if (n != sizeof(*hello) || hello->magic != SHM_MAGIC || hello->version != SHM_VERSION)
 		return -FAR_EFORMAT;
 	if (hello->err != 0)
 		return hello->err < 0 && hello->err >= -FAR_EAGAIN ? hello->err : -FAR_EFORMAT;
-	return *fd >= 0 ? 0 : -FAR_EFORMAT;
+	return err;
 }
 
 /* Maps the region; a file shorter than told would be a bus error later. */
@@ -135,13 +185,16 @@ shm_link_map(struct shm_link *k, int fd, uint64_t len)
 int
 shm_link_open(struct shm_link *k, const char *path, size_t path_len, uint64_t timeout_ns)
 {
+	uint64_t deadline = far_clock_real.now(far_clock_real.arg) + timeout_ns;
 	struct shm_hello hello;
 	int sock, fd = -1, err;
 
-	sock = shm_link_dial(path, path_len);
+	sock = shm_link_dial(path, path_len, deadline);
 	if (sock < 0)
 		return sock;
-	err = shm_link_hello(sock, timeout_ns, &hello, &fd);
+	err = shm_link_await(sock, deadline);
+	if (err == 0)
+		err = shm_link_hello(sock, &hello, &fd);
 	if (err == 0)
 		err = shm_link_map(k, fd, hello.region_len);
 	if (fd >= 0)

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The client's side of the control socket, against nodes that a thread plays, well or badly. */
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -214,6 +218,85 @@ test_connect_silent_or_closing_node_is_a_node_error(void)
 	played_start(&n, hang_up);
 	n.silent = true;
 	CHECK_EQ(try_connect(&n, 0), -FAR_ENODE);
+}
+
+static void
+test_connect_full_backlog_is_a_node_error(void)
+{
+	struct far_fabric_opts opts = { .timeout_ns = 20 * 1000 * 1000 };
+	struct far_fabric *f = NULL;
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	struct far_loop *l;
+	struct played n;
+	int socks[8], socks_n = 0, err;
+
+	played_start(&n, NULL);
+	n.silent = true;
+	strcpy(addr.sun_path, n.path);
+	do {
+		REQUIRE(socks_n < 8);
+		socks[socks_n] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0);
+		err = connect(socks[socks_n++], (struct sockaddr *)&addr, sizeof(addr));
+	} while (err == 0);
+	CHECK_EQ(errno, EAGAIN);
+	REQUIRE(far_loop_open(NULL, &l) == 0);
+	CHECK_EQ(far_fabric_open(n.uri, l, &opts, &f), -FAR_ENODE);
+	CHECK(f == NULL);
+	far_loop_close(l);
+	for (int i = 0; i < socks_n; i++)
+		close(socks[i]);
+	played_run(&n);
+	played_stop(&n);
+}
+
+static void
+on_alarm(int sig)
+{
+	(void)sig;
+}
+
+/* Each signal interrupts the wait, and none may start it anew. */
+static void
+test_connect_silent_node_under_signals_is_a_node_error(void)
+{
+	struct itimerval often = { { 0, 5000 }, { 0, 5000 } }, never = { { 0, 0 }, { 0, 0 } };
+	struct sigaction act = { .sa_handler = on_alarm }, old;
+	struct played n;
+
+	played_start(&n, NULL);
+	n.silent = true;
+	REQUIRE(sigaction(SIGALRM, &act, &old) == 0);
+	REQUIRE(setitimer(ITIMER_REAL, &often, NULL) == 0);
+	CHECK_EQ(try_connect(&n, 60 * 1000 * 1000), -FAR_ENODE);
+	setitimer(ITIMER_REAL, &never, NULL);
+	sigaction(SIGALRM, &old, NULL);
+}
+
+/* The two connected sockets are the last that may be open: the region's descriptor has no place left. */
+static void
+test_connect_without_a_free_descriptor_is_no_format_error(void)
+{
+	struct rlimit was, tight;
+	struct far_fabric *f = NULL;
+	struct far_loop *l;
+	struct played n;
+	int a, b;
+
+	played_start(&n, NULL);
+	REQUIRE(far_loop_open(NULL, &l) == 0);
+	played_run(&n);
+	REQUIRE((a = dup(0)) >= 0 && (b = dup(0)) > a);
+	close(b);
+	close(a);
+	REQUIRE(getrlimit(RLIMIT_NOFILE, &was) == 0);
+	tight = was;
+	tight.rlim_cur = (rlim_t)b + 1;
+	REQUIRE(setrlimit(RLIMIT_NOFILE, &tight) == 0);
+	CHECK_EQ(far_fabric_open(n.uri, l, NULL, &f), -FAR_ENOMEM);
+	CHECK(f == NULL);
+	REQUIRE(setrlimit(RLIMIT_NOFILE, &was) == 0);
+	far_loop_close(l);
+	played_stop(&n);
 }
 
 /* Calls ---------------------------------------------------------------------------------------------------- */
@@ -457,6 +540,9 @@ test_call_lengths_are_checked(void)
 TEST_MAIN(TEST(test_connect_good_hello_succeeds), TEST(test_connect_other_version_or_magic_is_a_format_error),
 	  TEST(test_connect_truncated_region_is_a_format_error), TEST(test_connect_refusal_comes_through),
 	  TEST(test_connect_silent_or_closing_node_is_a_node_error),
+	  TEST(test_connect_full_backlog_is_a_node_error),
+	  TEST(test_connect_silent_node_under_signals_is_a_node_error),
+	  TEST(test_connect_without_a_free_descriptor_is_no_format_error),
 	  TEST(test_call_replies_in_any_order_find_their_callers),
 	  TEST(test_call_in_flight_when_the_node_ends_is_unsure), TEST(test_call_without_an_answer_times_out),
 	  TEST(test_reads_notice_the_end_of_the_node),

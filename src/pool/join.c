@@ -4,8 +4,8 @@
  *
  * J1 A client uses nothing of a superblock before it was checked, and nothing of a pool before every node said that it
  *    is the pool's node of that number, in the life in which the pool was formed.
- * J2 The first client forms the pool. Several may do this at once: the home node takes one of their ids, and all go on
- *    with that.
+ * J2 The first client forms the pool, of nodes that are all different. Several may do this at once: the home node takes
+ *    one of their ids, and all go on with that.
  * J3 A session gets its line from the home node and joins the others. Only then it READs the epoch and announces it,
  *    and only then its first operation begins (E4 in epoch.c).
  * J4 Who leaves goes to the home node last (S1 in session.c).
@@ -130,6 +130,20 @@ pool_form(struct pool *p, struct far_task *t)
 	return formed;
 }
 
+/* The same generation, a random number, is the same node: by another path, or a copy of its file. A pool formed with it
+ * twice could never be opened again. */
+static bool
+pool_has_twins(const struct pool *p)
+{
+	for (unsigned i = 1; i < p->nodes_n; i++) {
+		for (unsigned k = 0; k < i; k++) {
+			if (p->places[i].super.generation == p->places[k].super.generation)
+				return true;
+		}
+	}
+	return false;
+}
+
 /* Reads and checks the superblocks; forms the pool first when it is new. */
 static int
 pool_meet_nodes(struct pool *p, struct far_task *t)
@@ -138,7 +152,9 @@ pool_meet_nodes(struct pool *p, struct far_task *t)
 
 	for (int i = 0; i < JOIN_FORM_TRIES; i++) {
 		/* A sum that does not match may be one that is being written: another client forms the pool. */
-		if ((err = pool_super_check_all(p, t)) == 0 && (err = pool_form(p, t)) > 0)
+		if ((err = pool_super_check_all(p, t)) == 0)
+			err = pool_has_twins(p) ? -FAR_EINVAL : pool_form(p, t);
+		if (err > 0)
 			err = pool_super_check_all(p, t);
 		if (err != -FAR_ECORRUPT)
 			break;

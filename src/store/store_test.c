@@ -93,7 +93,7 @@ test_uri(const char *uri, int err, const char *text)
 static void
 test_open_wrong_uri_says_what_is_expected(void)
 {
-	char many[400] = "shm:a";
+	char many[400] = "shm:a", longest[200] = "shm:";
 
 	test_uri("", -FAR_EINVAL, "expected shm:PATH");
 	test_uri("/tmp/x", -FAR_EINVAL, "expected shm:PATH");
@@ -104,6 +104,9 @@ test_open_wrong_uri_says_what_is_expected(void)
 	for (int i = 0; i < 16; i++)
 		strcat(many, ",b");
 	test_uri(many, -FAR_EINVAL, "at most 16");
+	test_uri("shm:/a,/b,/a", -FAR_EINVAL, "node 2 is node 0 again");
+	memset(longest + 4, 'x', 108);
+	test_uri(longest, -FAR_EINVAL, "the path of node 0 has 108 bytes, more than 107");
 	CHECK_EQ(far_open("nonsense", NULL, NULL), -FAR_EINVAL);
 }
 
@@ -120,6 +123,28 @@ test_open_missing_node_names_it(void)
 	snprintf(uri, sizeof(uri), "%s", node.uri);
 	shm_node_stop(&node);
 	test_uri(uri, -FAR_ENODE, "memory node 0 at");
+}
+
+/* By another path, which the URI does not tell. The node learns nothing of it: the pool can still be formed. */
+static void
+test_open_one_node_twice_is_refused_and_harms_nothing(void)
+{
+	struct shm_child a, b;
+	struct shm_why why;
+	char twice[250], uri[250], link[] = "/tmp/farside-test-XXXXXX";
+	struct far *f;
+
+	REQUIRE(shm_node_spawn(32 * MIB, &a, &why) == 0);
+	REQUIRE(shm_node_spawn(32 * MIB, &b, &why) == 0);
+	REQUIRE(mkdtemp(link) && rmdir(link) == 0 && symlink(a.uri + 4, link) == 0);
+	snprintf(twice, sizeof(twice), "%s,%s", a.uri, link);
+	snprintf(uri, sizeof(uri), "%s,%s", a.uri, b.uri + 4);
+	test_uri(twice, -FAR_EINVAL, "one stands there twice");
+	unlink(link);
+	REQUIRE(far_open(uri, NULL, &f) == 0);
+	far_close(f);
+	shm_node_stop(&a);
+	shm_node_stop(&b);
 }
 
 static void
@@ -661,6 +686,7 @@ test_close_with_open_tables_and_null_is_fine(void)
 TEST_MAIN(
 	TEST(test_open_wrong_uri_says_what_is_expected),
 	TEST(test_open_missing_node_names_it),
+	TEST(test_open_one_node_twice_is_refused_and_harms_nothing),
 	TEST(test_open_wrong_order_is_refused),
 	TEST(test_tables_are_made_listed_and_dropped_by_name),
 	TEST(test_table_names_and_designs_are_checked),

@@ -26,7 +26,22 @@ stat_ratio(uint64_t a, uint64_t b)
 	return b ? (double)a / (double)b : 0;
 }
 
-/* One kind of chunk: in use + free = granted, with the headers counted for both kinds together. */
+/*
+ * What is granted but neither in use nor known to be free: which blocks of a chunk are free knows the client that has
+ * it, until it leaves or somebody looks through what it left when it died.
+ */
+static uint64_t
+stat_held(const struct far_table_stat *s)
+{
+	uint64_t granted = s->granted_index_bytes + s->granted_block_bytes;
+	uint64_t known = s->index_bytes + s->block_bytes + s->free_index_bytes +
+			 s->free_block_bytes + s->header_bytes;
+
+	return granted > known ? granted - known : 0;
+}
+
+/* One kind of chunk: with what clients hold, and with the headers, both counted for both kinds together, in use +
+ * free = granted. */
 static void
 stat_print_kind(const char *kind, uint64_t used, uint64_t free_bytes, uint64_t granted)
 {
@@ -39,7 +54,7 @@ stat_print_table(const char *name, const struct far_table_stat *s)
 {
 	uint64_t used = s->index_bytes + s->block_bytes,
 		 idle = s->free_index_bytes + s->free_block_bytes;
-	uint64_t granted = s->granted_index_bytes + s->granted_block_bytes;
+	uint64_t granted = s->granted_index_bytes + s->granted_block_bytes, held = stat_held(s);
 
 	printf("table    %s (%s)\n", name, s->design);
 	printf("keys     %llu in %llu slots (load factor %.3f)\n", (unsigned long long)s->keys,
@@ -50,17 +65,21 @@ stat_print_table(const char *name, const struct far_table_stat *s)
 	       stat_ratio(s->index_bytes, s->keys), stat_ratio(s->block_bytes, s->keys));
 	stat_print_kind("index", s->index_bytes, s->free_index_bytes, s->granted_index_bytes);
 	stat_print_kind("blocks", s->block_bytes, s->free_block_bytes, s->granted_block_bytes);
-	printf("total    %llu in use + %llu free + %llu headers and ends of chunks = %llu; granted %llu\n",
-	       (unsigned long long)used, (unsigned long long)idle,
+	printf("total    %llu in use + %llu free", (unsigned long long)used,
+	       (unsigned long long)idle);
+	if (held)
+		printf(" + %llu with clients at work or dead", (unsigned long long)held);
+	printf(" + %llu headers and ends of chunks = %llu; granted %llu\n",
 	       (unsigned long long)s->header_bytes,
-	       (unsigned long long)(used + idle + s->header_bytes), (unsigned long long)granted);
+	       (unsigned long long)(used + idle + held + s->header_bytes),
+	       (unsigned long long)granted);
 }
 
 static json_t *
 stat_json_table(const char *name, const struct far_table_stat *s)
 {
 	return json_pack(
-		"{s:s,s:s,s:I,s:I,s:f,s:I,s:i,s:I,s:f,s:f,s:{s:I,s:I,s:I},s:{s:I,s:I,s:I},s:I}",
+		"{s:s,s:s,s:I,s:I,s:f,s:I,s:i,s:I,s:f,s:f,s:{s:I,s:I,s:I},s:{s:I,s:I,s:I},s:I,s:I}",
 		"name", name, "design", s->design, "keys", (json_int_t)s->keys, "slots",
 		(json_int_t)s->slots, "load_factor", stat_ratio(s->keys, s->slots), "subtables",
 		(json_int_t)s->subtables, "depth", (int)s->depth, "splits", (json_int_t)s->splits,
@@ -69,7 +88,8 @@ stat_json_table(const char *name, const struct far_table_stat *s)
 		"free", (json_int_t)s->free_index_bytes, "granted",
 		(json_int_t)s->granted_index_bytes, "blocks", "in_use", (json_int_t)s->block_bytes,
 		"free", (json_int_t)s->free_block_bytes, "granted",
-		(json_int_t)s->granted_block_bytes, "header_bytes", (json_int_t)s->header_bytes);
+		(json_int_t)s->granted_block_bytes, "header_bytes", (json_int_t)s->header_bytes,
+		"held_bytes", (json_int_t)stat_held(s));
 }
 
 /* Clients that a node cannot stop: why memory does not come back, and what to do about it. */

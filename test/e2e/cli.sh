@@ -235,6 +235,23 @@ runs 0 stat m --json && tr -d ' ' <out >flat && grep -q '"keys":30000,' flat && 
 	grep -q '"quarantined":{"sessions":0,"bytes":0,"pid":0}' flat; ok "stat as JSON"
 runs 0 stat m && grep -q '^keys  *30000 in' out &&
 	sed -n 's/^total .* = \([0-9]*\); granted \([0-9]*\)$/\1 \2/p' out | awk '{ exit !(NF == 2 && $1 == $2) }'; ok "stat: use, free and headers are what was granted"
+"$farside" create held
+mkfifo heldfeed
+"$farside" load held heldfeed --key id --value v >/dev/null 2>&1 &
+loader=$!
+exec 5>heldfeed
+printf '{"id":"k","v":"v"}\n' >&5
+for _ in $(seq 100); do
+	"$farside" get held k >/dev/null 2>&1 && break
+	sleep 0.05
+done
+kill -9 $loader
+exec 5>&-
+wait $loader 2>/dev/null
+runs 0 stat held && grep -q '^total .* + [1-9][0-9]* with clients at work or dead' out &&
+	sed -n 's/^total .* = \([0-9]*\); granted \([0-9]*\)$/\1 \2/p' out | awk '{ exit !(NF == 2 && $1 == $2) }'; ok "stat: with what a dead client held, too"
+runs 0 check held --repair && runs 0 stat held --json && tr -d ' ' <out | grep -q '"held_bytes":0,*'; ok "stat: nothing of it after a repair"
+runs 0 drop held
 runs 0 bench --table large --keys 40 --ops 1 --value-size 500000 --keep && runs 0 stat large &&
 	sed -n 's/^total .* + \([0-9]*\) headers.*granted \([0-9]*\)$/\1 \2/p' out | awk '{ exit !(NF == 2 && $1 * 10 < $2) }'
 ok "stat: ends of chunks are few with large values"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_stat.c -- farside stat [TABLE]: what memory holds. */
+#include <farside/fabric.h>
+
 #include "cli/commands.h"
 
 struct stat_args {
 	struct cli_common common;
 	struct cli_args args;
 };
-
-enum { STAT_NODES_MAX = 16 };
 
 static error_t
 stat_parse(int key, char *arg, struct argp_state *state)
@@ -144,9 +144,9 @@ stat_json_nodes(const struct far_node_info *info, int n)
 static int
 stat_print(const struct stat_args *s, struct far *f, const struct far_table_stat *table)
 {
-	struct far_node_info info[STAT_NODES_MAX];
+	struct far_node_info info[FAR_NODES_MAX];
 	const char *name = table ? s->args.arg[0] : NULL;
-	int n = far_nodes(f, info, STAT_NODES_MAX);
+	int n = far_nodes(f, info, FAR_NODES_MAX);
 
 	if (n < 0)
 		return cli_fail(&s->common, f, n);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "pool/name.h"
 
 /* When this observer first saw a record in its present state. */
 struct coord_seen {
@@ -16,18 +17,8 @@ struct coord_seen {
 static bool
 coord_name_valid(const char *name)
 {
-	size_t len = strnlen(name, COORD_NAME_MAX + 1);
-
-	if (len == 0 || len > COORD_NAME_MAX || name[0] == '.')
-		return false;
-	for (size_t i = 0; i < len; i++) {
-		char c = name[i];
-
-		if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
-		    strchr("._-", c) == NULL)
-			return false;
-	}
-	return true;
+	/* A file is named after it: none is hidden. */
+	return name[0] != '.' && pool_name_is_good(name, COORD_NAME_MAX + 1);
 }
 
 /* Nanoseconds for which the record has been seen as it is. -FAR_ENOMEM. */

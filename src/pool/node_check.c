@@ -31,10 +31,9 @@ static void
 node_check_chunk(struct node_checker *c, uint64_t i, struct pool_page p)
 {
 	const struct node *n = c->n;
-	const struct pool_root *r = &n->names[p.table];
 	unsigned span_kind = n->mixed ? POOL_PAGE_BLOCKS : p.kind;
 
-	if (p.table >= n->id.roots_n || r->state == 0) {
+	if (n->names[p.table].state == 0) {
 		node_violation(c, "page %" PRIu64 ": chunk of table %u, which does not exist", i,
 			       p.table);
 		return;
@@ -60,7 +59,7 @@ node_check_chunk(struct node_checker *c, uint64_t i, struct pool_page p)
 	}
 }
 
-/* Length of the orphan list that `p` belongs to when `first` is on it, else 0. */
+/* Is the chunk at `first`, an orphan like `p`, on the list of those? */
 static bool
 node_check_listed(const struct node *n, uint64_t first, struct pool_page p)
 {

@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "pool/name.h"
 #include "pool/node_impl.h"
 
 #define NODE_EPOCH_UNREAD UINT64_MAX
@@ -15,19 +16,10 @@
 static bool
 node_name_valid(const char *name, size_t max)
 {
-	size_t len = strnlen(name, max);
-
-	if (len == 0 || len == max)
+	if (!pool_name_is_good(name, max))
 		return false;
-	for (size_t i = 0; i < len; i++) {
-		char c = name[i];
-
-		if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
-		    strchr("._-", c) == NULL)
-			return false;
-	}
 	/* NUL-padded: readers may compare all bytes. */
-	for (size_t i = len; i < max; i++)
+	for (size_t i = strlen(name); i < max; i++)
 		if (name[i] != 0)
 			return false;
 	return true;

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "pool/client.h"
+#include "pool/name.h"
 
 enum {
 	TABLE_READS = 16,      /* tries to READ the roots while others change them */
@@ -71,16 +72,6 @@ table_root_is_sane(const struct pool *p, const struct pool_root *r)
 		return false;
 	s = &p->places[far_addr_node(head)].super;
 	return far_addr_off(head) >= s->data_off && far_addr_off(head) < s->region_len;
-}
-
-static bool
-table_name_is_good(const char *name)
-{
-	size_t len = strnlen(name, FAR_NAME_MAX + 1);
-
-	return len >= 1 && len <= FAR_NAME_MAX &&
-	       strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") ==
-		       len;
 }
 
 /* The number of the live root of that name, and a copy of it. -FAR_ENOENT, -FAR_ECORRUPT. */
@@ -181,7 +172,7 @@ pool_table_new(struct pool *p, struct far_task *t, const char *name, const char 
 	struct pool_root r = { 0 };
 	int err;
 
-	if (!table_name_is_good(name) || strlen(design) >= sizeof(r.design))
+	if (!pool_name_is_good(name, FAR_NAME_MAX + 1) || strlen(design) >= sizeof(r.design))
 		return -FAR_EINVAL;
 	memcpy(req.name, name, strlen(name));
 	memcpy(req.design, design, strlen(design));
@@ -227,7 +218,7 @@ pool_table_open(struct pool *p, struct far_task *t, const char *name, struct poo
 	struct pool_root r;
 	int i;
 
-	if (!table_name_is_good(name))
+	if (!pool_name_is_good(name, FAR_NAME_MAX + 1))
 		return -FAR_EINVAL;
 	before = far_account(t, &p->background);
 	i = table_find(p, t, name, &r);

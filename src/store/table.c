@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* table.c -- tables by name: create, open, close, drop, list, stat, check. */
 #include "base/base.h"
+#include "pool/name.h"
 #include "store/handle.h"
 
 /* One call about tables, for whatever its fiber does. */
@@ -16,15 +17,6 @@ struct store_table_call {
 	void *report_arg;
 	int result;
 };
-
-static bool
-store_name_is_valid(const char *name)
-{
-	size_t len =
-		strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
-
-	return len > 0 && len <= FAR_NAME_MAX && name[len] == '\0';
-}
 
 /* Runs the fiber of a call that names its table, and words its error. */
 static int
@@ -76,7 +68,7 @@ far_table_create(struct far *f, const char *name, const struct far_table_opts *o
 	int err;
 
 	store_enter(f);
-	if (!store_name_is_valid(name))
+	if (!pool_name_is_good(name, FAR_NAME_MAX + 1))
 		err = store_name_error(f, name);
 	else if (!c.ops)
 		err = store_say(f, -FAR_EINVAL, "design '%.40s': there is none of that name",
@@ -137,7 +129,7 @@ far_table_open(struct far *f, const char *name, struct far_table **out)
 
 	store_enter(f);
 	c.t = calloc(1, sizeof(*c.t));
-	if (!store_name_is_valid(name))
+	if (!pool_name_is_good(name, FAR_NAME_MAX + 1))
 		err = store_name_error(f, name);
 	else
 		err = c.t ? store_table_run(&c, store_open_index_fiber) : -FAR_ENOMEM;
@@ -208,8 +200,8 @@ far_table_drop(struct far *f, const char *name)
 	int err;
 
 	store_enter(f);
-	err = store_name_is_valid(name) ? store_table_run(&c, store_drop_fiber)
-					: store_name_error(f, name);
+	err = pool_name_is_good(name, FAR_NAME_MAX + 1) ? store_table_run(&c, store_drop_fiber)
+							: store_name_error(f, name);
 	return store_leave(f, err);
 }
 

@@ -9,6 +9,9 @@
 #include "base/base.h"
 #include "cli/bytes.h"
 
+/* A result that no request has: each has 0 or -FAR_E. */
+enum { BATCH_NO_RESULT = 1 };
+
 /* One record: places in batch.bytes, which moves while it grows. */
 struct batch_item {
 	size_t key, key_len, value, value_len;
@@ -196,7 +199,7 @@ batch_flush(struct batch *b)
 		err = batch_run(b, left, -FAR_ENOENT, FAR_PUT, &left);
 	/* 3. Replace them. */
 	if (!err && left > 0)
-		err = batch_run(b, left, 1, FAR_PUT, &left);
+		err = batch_run(b, left, BATCH_NO_RESULT, FAR_PUT, &left);
 	b->n = 0;
 	memset(b->slots, 0, sizeof(b->slots));
 	bytes_reset(&b->bytes, 2 * BATCH_BYTES);

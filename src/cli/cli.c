@@ -265,3 +265,15 @@ cli_parse_number(const char *text, uint64_t max, uint64_t *out)
 	*out = n * unit;
 	return true;
 }
+
+uint64_t
+cli_option_number(struct argp_state *state, const char *option, const char *arg, uint64_t min,
+		  uint64_t max)
+{
+	uint64_t n = 0;
+
+	if (!cli_parse_number(arg, max, &n) || n < min)
+		argp_error(state, "--%s: '%s' is no number from %llu to %llu", option, arg,
+			   (unsigned long long)min, (unsigned long long)max);
+	return n;
+}

@@ -20,7 +20,6 @@ static error_t
 create_parse(int key, char *arg, struct argp_state *state)
 {
 	struct create *c = state->input;
-	uint64_t groups;
 
 	switch (key) {
 	case ARGP_KEY_INIT:
@@ -30,9 +29,7 @@ create_parse(int key, char *arg, struct argp_state *state)
 		c->opts.design = arg;
 		return 0;
 	case 'g':
-		if (!cli_parse_number(arg, 1 << 20, &groups) || groups == 0)
-			argp_error(state, "--groups: '%s' is no number from 1 to 1048576", arg);
-		c->opts.groups = (unsigned)groups;
+		c->opts.groups = (unsigned)cli_option_number(state, "groups", arg, 1, 1 << 20);
 		return 0;
 	case 'i':
 		c->if_missing = true;

@@ -407,39 +407,32 @@ static const struct argp_option demo_options[] = {
 	{ 0 },
 };
 
-static void
-demo_number(struct argp_state *state, const char *arg, uint64_t min, uint64_t max, uint64_t *out)
-{
-	if (!cli_parse_number(arg, max, out) || *out < min)
-		argp_error(state, "'%s' is not a number from %" PRIu64 " to %" PRIu64, arg, min,
-			   max);
-}
-
 static error_t
 demo_parse(int key, char *arg, struct argp_state *state)
 {
 	struct demo *d = state->input;
-	uint64_t clients;
+	uint64_t n;
 
 	switch (key) {
 	case 'j':
 		d->common.json = true;
 		return 0;
 	case DEMO_OPTION_READINGS:
-		demo_number(state, arg, DEMO_CLIENTS_MAX, (uint64_t)1 << 31, &d->plan.readings);
+		n = cli_option_number(state, "readings", arg, DEMO_CLIENTS_MAX, (uint64_t)1 << 31);
+		d->plan.readings = n;
 		return 0;
 	case DEMO_OPTION_OPS:
-		demo_number(state, arg, 1, (uint64_t)1 << 31, &d->plan.ops);
+		d->plan.ops = cli_option_number(state, "ops", arg, 1, (uint64_t)1 << 31);
 		return 0;
 	case DEMO_OPTION_CLIENTS:
-		demo_number(state, arg, 2, DEMO_CLIENTS_MAX, &clients);
-		d->plan.clients = (unsigned)clients;
+		n = cli_option_number(state, "clients", arg, 2, DEMO_CLIENTS_MAX);
+		d->plan.clients = (unsigned)n;
 		return 0;
 	case DEMO_OPTION_SIZE:
-		demo_number(state, arg, 1, (uint64_t)1 << 46, &d->size);
+		d->size = cli_option_number(state, "size", arg, 1, (uint64_t)1 << 46);
 		return 0;
 	case DEMO_OPTION_SEED:
-		demo_number(state, arg, 0, UINT64_MAX / 2, &d->plan.seed);
+		d->plan.seed = cli_option_number(state, "seed", arg, 0, UINT64_MAX / 2);
 		return 0;
 	case DEMO_OPTION_IEEE:
 		d->plan.ieee_dir = arg;

@@ -27,32 +27,20 @@ static const struct argp_option node_options[] = {
 };
 
 static error_t
-node_parse_number(struct argp_state *state, const char *what, const char *arg, uint64_t max,
-		  uint64_t *out)
-{
-	if (!cli_parse_number(arg, max, out))
-		argp_error(state, "%s: '%s' is no number up to %llu", what, arg,
-			   (unsigned long long)max);
-	return 0;
-}
-
-static error_t
 node_parse(int key, char *arg, struct argp_state *state)
 {
 	struct node_args *a = state->input;
-	uint64_t n = 0;
-	error_t err;
 
 	switch (key) {
 	case 's':
-		return node_parse_number(state, "--size", arg, UINT64_C(1) << 46, &a->opts.size);
+		a->opts.size = cli_option_number(state, "size", arg, 0, UINT64_C(1) << 46);
+		return 0;
 	case 'f':
 		a->opts.file = arg;
 		return 0;
 	case 'r':
-		err = node_parse_number(state, "--ready-fd", arg, 1 << 20, &n);
-		a->ready_fd = (int)n;
-		return err;
+		a->ready_fd = (int)cli_option_number(state, "ready-fd", arg, 0, 1 << 20);
+		return 0;
 	case ARGP_KEY_ARG:
 		if (state->arg_num > 0)
 			argp_error(state, "one node serves one socket");

@@ -36,8 +36,7 @@ scan_parse(int key, char *arg, struct argp_state *state)
 		s->prefix = arg;
 		return 0;
 	case 'n':
-		if (!cli_parse_number(arg, UINT64_MAX, &s->limit))
-			argp_error(state, "--limit: '%s' is no number", arg);
+		s->limit = cli_option_number(state, "limit", arg, 0, UINT64_MAX);
 		return 0;
 	case 'k':
 		s->keys = true;

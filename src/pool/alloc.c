@@ -12,7 +12,9 @@
  *    bytes of blocks in use at most (as this client knows it: blocks freed by others count until their bits are
  *    found), a heap never has more than max(2 L, L + POOL_LIMBO_SPARE) and one chunk. The maintenance is woken as soon
  *    as more blocks are in limbo than free, so that this limit is rarely met. Chunks that the heap did without for a
- *    while go back to the node.
+ *    while go back to the node. Only when grace did not come for two leases, because somebody silent is not fenced yet
+ *    or an operation takes that long, it gets one chunk more: as long as a node has memory, nobody is told that it has
+ *    none.
  * A3 Chunks start small (64 KiB, or what a block needs) and double with each to 2 MiB: a table of few keys is small,
  *    and a big one has few chunks. Pages at the end that hold no block are not asked for: a chunk wastes less than one.
  */
@@ -233,17 +235,19 @@ alloc_refill(struct pool_heap *h, struct far_task *t)
 {
 	struct pool *p = h->arena->pool;
 	uint32_t run, min = pool_run_min(h->class);
+	bool press = far_now(t) < p->press_ns;
 	int err = POOL_ORPHAN;
 
 	FAR_ASSERT(h->grant.held && !h->avail && !h->arena->table->gone);
 	h->dry = true;
 	p->places[h->node].refused = false;
 	pool_hurry(p);
-	if (alloc_should_wait(h))
+	if (!press && alloc_should_wait(h))
 		return POOL_IN_LIMBO;
 	run = alloc_next_run(h);
 	/* 1. Chunks that others left, before fresh ones. Their free blocks have to pass limbo. */
-	for (int i = 0; err == POOL_ORPHAN && !h->avail && i <= ALLOC_ORPHANS; i++) {
+	for (int i = press ? ALLOC_ORPHANS : 0;
+	     err == POOL_ORPHAN && !h->avail && i <= ALLOC_ORPHANS; i++) {
 		err = pool_heap_grow(h, t, i < ALLOC_ORPHANS ? 0 : CONTROL_FRESH, run);
 		if (err == POOL_ORPHAN && h->limbo_n && !h->avail)
 			return POOL_IN_LIMBO;
@@ -448,8 +452,13 @@ pool_relieve(struct pool_table *pt, struct far_task *t, struct pool_relief *r)
 	/* Every other client has seen that we hurry by the second epoch, and given back what it does not need by the
 	 * fourth. */
 	if ((p->epoch > r->epoch + 8 && !pool_scavenges_of(pt, &done)) ||
-	    far_now(t) - r->start_ns > 2 * p->lease_ns)
-		return -FAR_ENOMEM;
+	    far_now(t) - r->start_ns > 2 * p->lease_ns) {
+		if (r->pressed)
+			return -FAR_ENOMEM;
+		r->pressed = true;
+		p->press_ns = far_now(t) + p->tick_ns;
+		return 0;
+	}
 	/* The first round did not help: chunks of ended clients, of any class, may have room, or go back. */
 	if (r->rounds++ == 1 && (err = pool_adopt(pt, t)) < 0 && err != -FAR_ENOMEM)
 		return err;

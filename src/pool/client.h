@@ -168,6 +168,7 @@ struct pool {
 	uint64_t harvest_ns;   /* when all heaps had their portion of harvests */
 	struct pool_scavenge *scavenges;
 	uint64_t scavenged;    /* steps taken so far */
+	uint64_t press_ns;     /* until then heaps take fresh chunks, wait for no grace: somebody waited in vain */
 	uint64_t gains;        /* blocks and chunks that became available so far: who waits for memory looks here */
 	uint64_t bad_frees;    /* frees of what is no block, or was free: dropped */
 

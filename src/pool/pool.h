@@ -155,11 +155,13 @@ void pool_retire(struct pool_table *pt, enum pool_kind kind, unsigned class, str
 /*
  * Waits until an operation that ended with -FAR_ENOMEM is worth another try. Outside pool_enter(). *r is
  * all zero at the operation's first try and kept for the following ones. 0: try again. -FAR_ENOMEM: give up: every
- * session went through several epochs, or two leases passed, without making room.
+ * session went through several epochs, or two leases passed, without making room, and the nodes had none left for a
+ * try that asked for fresh memory instead of waiting for grace.
  */
 struct pool_relief {
 	uint64_t start_ns, epoch;
 	unsigned rounds;
+	bool pressed; /* that try has been made */
 };
 int pool_relieve(struct pool_table *pt, struct far_task *t, struct pool_relief *r);
 

@@ -327,6 +327,53 @@ test_epoch_stands_still_during_an_operation_but_the_lease_does_not_end(void)
 	rig_close(&r);
 }
 
+static bool held;
+
+/* An operation that lasts for many leases. */
+static void
+hold_fiber(struct far_task *t, void *arg)
+{
+	struct rig *r = arg;
+
+	REQUIRE(pool_enter(r->pool[1], t) == 0);
+	far_sleep(t, 20 * r->opts.lease_ns);
+	CHECK_EQ(pool_leave(r->pool[1], t), 0);
+	held = false;
+}
+
+/* Everything freed is in limbo and stays there; the node has room. */
+static void
+churn_without_grace(struct rig *r, struct far_task *t, unsigned client)
+{
+	uint64_t bytes = 0;
+	struct far_addr a;
+
+	held = true;
+	REQUIRE(far_loop_spawn(r->loop, r->fabric[1], hold_fiber, r, 0) == 0);
+	far_sleep(t, r->opts.tick_ns);
+	while (held && bytes < 16 << 20) {
+		REQUIRE(rig_alloc_one(tables[client], t, 17, &a) == 0);
+		rig_retire(tables[client], t, 17, a);
+		bytes += pool_class_len(17);
+	}
+	CHECK(held);
+}
+
+static void
+test_alloc_gets_what_the_node_has_when_grace_does_not_come(void)
+{
+	struct rig r;
+
+	rig_open(&r, 1, 64 << 20, 6);
+	rig_run(&r, 0, rig_make_table);
+	rig_run(&r, 1, rig_open_table);
+	rig_run(&r, 0, churn_without_grace);
+	rig_run(&r, 0, rig_close_table);
+	rig_run(&r, 1, rig_close_table);
+	rig_check_nodes(&r, 1);
+	rig_close(&r);
+}
+
 /* Memory ---------------------------------------------------------------------------------------------------- */
 
 enum { UPDATE_KEYS = 1000,
@@ -668,6 +715,7 @@ TEST_MAIN(TEST(test_pool_open_and_close_leaves_clean_nodes),
 	  TEST(test_close_of_a_table_makes_its_free_blocks_known),
 	  TEST(test_alloc_of_many_short_sessions_reuses_the_same_chunks),
 	  TEST(test_epoch_stands_still_during_an_operation_but_the_lease_does_not_end),
+	  TEST(test_alloc_gets_what_the_node_has_when_grace_does_not_come),
 	  TEST(test_updates_of_few_keys_stay_within_the_bound),
 	  TEST(test_alloc_on_a_full_node_fails_and_works_after_frees),
 	  TEST(test_alloc_on_a_full_node_works_after_frees_of_another_clients_blocks),

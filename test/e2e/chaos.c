@@ -477,6 +477,7 @@ chaos_finish(struct chaos *c)
 	chaos_mode(c, CHAOS_END);
 	do {
 		chaos_pause(c, began_ns, "clients end");
+		chaos_wake(c, 0);
 		alive = 0;
 		for (unsigned i = 0; i < CHAOS_SEATS; i++)
 			alive += c->seats[i].pid != 0;

@@ -323,13 +323,15 @@ race_switch_once(struct far_task *t, uint64_t root, const struct race_children *
 	for (uint64_t k = 0; k < b->n; k++) {
 		if (!race_switch_todo(c, b->seen[k]))
 			continue;
+		if (!(b->seen[k] & RACE_DIR_FROZEN))
+			b->seen[k] = old[k] == b->seen[k] ? race_dir(c->depth + 1, c->low) : old[k];
+		if (!race_switch_todo(c, b->seen[k]))
+			continue;
+		/* Known by now, also when only the lost CAS told: its copy is to be switched. */
 		if (b->seen[k] & RACE_DIR_FROZEN)
 			*frozen = true;
-		else if (old[k] == b->seen[k])
-			b->seen[k] = race_dir(c->depth + 1, c->low);
 		else
-			b->seen[k] = old[k];
-		done &= !race_switch_todo(c, b->seen[k]) || (b->seen[k] & RACE_DIR_FROZEN) != 0;
+			done = 0;
 	}
 	return done;
 }

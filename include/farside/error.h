@@ -26,7 +26,7 @@ enum far_error {
 	FAR_EFORMAT = 10,  /* a region of another format version, or none at all */
 	FAR_ENODE = 11,    /* a memory node is gone, or came back empty */
 	FAR_EACCESS = 12,  /* address outside the region, or no right to it */
-	FAR_EFENCED = 13,  /* this session was revoked: its memory belongs to others now */
+	FAR_EFENCED = 13,  /* this session was revoked, or given up: open another one */
 	FAR_EUNSURE = 14,  /* the connection broke: the operation may or may not have happened */
 	FAR_ETIMEOUT = 15, /* a bounded wait ran out */
 	FAR_ECONTENDED = 16, /* gave up after the retry bound: too many writers on one key */

@@ -66,6 +66,8 @@ struct far_fabric {
 	uint64_t ops_in_flight; /* posted and not yet back */
 	unsigned in_flight;     /* chains, the same */
 	uint64_t chains;        /* submitted so far */
+	uint32_t unsure;        /* nodes, a bit each, where something of ours may still change memory: a chain with more
+	                         * than READs and requests ended with -FAR_EUNSURE */
 	struct far_chain *queue, **queue_tail; /* waiting for credits, in order */
 	struct far_shared_queue *shared_queue;
 };

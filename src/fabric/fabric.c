@@ -281,6 +281,19 @@ fabric_submit_queued(struct far_fabric *f)
 	}
 }
 
+/* A chain was lost on its way: what it would have written may come to pass at any time until the node is told to let
+ * nothing of this client in any more. */
+static void
+fabric_note_lost(struct far_fabric *f, const struct far_chain *c)
+{
+	const struct far_op *op = c->first;
+
+	for (uint32_t i = 0; i < c->n; i++, op = op->next) {
+		if (op->code != FAR_OP_READ && op->code != FAR_OP_CALL)
+			f->unsure |= 1U << c->node;
+	}
+}
+
 static void
 fabric_finish(struct far_fabric *f, struct far_chain *c)
 {
@@ -295,6 +308,8 @@ fabric_finish(struct far_fabric *f, struct far_chain *c)
 		if (h->after)
 			h->after(h, c);
 	}
+	if (c->status == -FAR_EUNSURE)
+		fabric_note_lost(f, c);
 	if (--s->pending == 0 && fiber_stopped(t))
 		fiber_wake(t);
 }

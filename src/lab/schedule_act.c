@@ -2,9 +2,10 @@
 /*
  * schedule_act.c -- what a client of a schedule does.
  *
- * A client that does not know any more what became of an operation stops: its session is as good as dead. When it may
- * come back, it deserts that session, which the others fence when its lease is over, connects anew, opens a new one
- * and goes on.
+ * A client that loses a node goes on with its session as long as the library lets it, and tries again after a while:
+ * whatever it may have left half-done is the library's business. Once its session is over it stops. It closes that
+ * session, or deserts it, and the others fence it when its lease is over. When it may come back, it connects anew,
+ * opens a new one and goes on.
  */
 #include <string.h>
 
@@ -164,6 +165,25 @@ schedule_desert(struct schedule_client *c, struct far_task *t)
 	c->pool = NULL;
 }
 
+/* The session is over. Some say so to the nodes that still listen, as a user of the library would. */
+static void
+schedule_quit(struct schedule_client *c, struct far_task *t)
+{
+	if (far_rng_below(&c->rng, 2) == 0 || !c->pool || !c->pt) {
+		schedule_desert(c, t);
+		return;
+	}
+	pool_table_detach(c->pt, t);
+	c->s->design->close(c->ix);
+	/* Errors are what it has had enough of; what it says must be true all the same. */
+	(void)pool_table_close(c->pt, t);
+	(void)pool_close(c->pool, t);
+	c->deserted = true;
+	c->ix = NULL;
+	c->pt = NULL;
+	c->pool = NULL;
+}
+
 /* A client that lost its session, on a new connection. */
 static void
 schedule_come_back(struct far_task *t, void *arg)
@@ -171,7 +191,6 @@ schedule_come_back(struct far_task *t, void *arg)
 	struct schedule_client *c = arg;
 	int err;
 
-	schedule_desert(c, t);
 	err = schedule_open(c, t, false);
 	if (err && !schedule_may_fail(c->s, err))
 		schedule_fail(c->s, SCHEDULE_WRONG_RESULT, "client %u comes back: %s", c->id,
@@ -183,16 +202,15 @@ schedule_come_back(struct far_task *t, void *arg)
 	schedule_work(t, c);
 }
 
-/* The last fiber of a client ends. Who does not know what became of its session ends, or starts anew. */
+/* The last fiber of a client ends. Whose session is over ends, or starts anew. */
 static void
 schedule_leave_work(struct schedule_client *c, struct far_task *t)
 {
 	if (!c->stopped)
 		return;
-	if (!c->comebacks) {
-		schedule_desert(c, t);
+	schedule_quit(c, t);
+	if (!c->comebacks)
 		return;
-	}
 	c->comebacks--;
 	c->working = 1;
 	if (schedule_connect(c) != 0 ||
@@ -231,8 +249,10 @@ schedule_call(struct schedule_client *c, struct far_task *t, struct lin_op *op,
 	do {
 		struct far_value got = { .version = 0 };
 
-		if ((err = pool_enter(c->pool, t)) != 0)
+		if ((err = pool_enter(c->pool, t)) != 0) {
+			c->stopped = true;
 			return err;
+		}
 		op->version = op->expect;
 		switch (op->kind) {
 		case LIN_GET:
@@ -254,6 +274,7 @@ schedule_call(struct schedule_client *c, struct far_task *t, struct lin_op *op,
 			err = d->del(c->ix, t, key.bytes, op->expect);
 		}
 		left = pool_leave(c->pool, t);
+		c->stopped |= left != 0 || err == -FAR_EFENCED;
 		if (left)
 			return left;
 	} while (schedule_again(c, t, &relief, &err));
@@ -280,7 +301,7 @@ schedule_returned(struct schedule_client *c, uint32_t i, int err)
 	case -FAR_ENODE:
 		/* It happened or not. */
 		op->version = 0;
-		c->stopped = true;
+		c->shaken = true;
 		return;
 	default:
 		/* It must not have had an effect: as a pending read it has none. */
@@ -342,7 +363,7 @@ schedule_move(struct schedule_client *c, struct far_task *t, unsigned key, unsig
 		return;
 	schedule_key(key, &k);
 	do {
-		if ((err = pool_enter(c->pool, t)) != 0)
+		if ((left = err = pool_enter(c->pool, t)) != 0)
 			break;
 		err = c->s->design->move(c->ix, t, k.bytes, node);
 		if ((left = pool_leave(c->pool, t)) != 0)
@@ -350,7 +371,8 @@ schedule_move(struct schedule_client *c, struct far_task *t, unsigned key, unsig
 	} while (schedule_again(c, t, &relief, &err));
 	far_scratch_reset(t, mark);
 	c->s->moves++;
-	c->stopped |= err == -FAR_EFENCED || err == -FAR_EUNSURE || err == -FAR_ENODE;
+	c->stopped |= left != 0 || err == -FAR_EFENCED;
+	c->shaken |= err == -FAR_EUNSURE || err == -FAR_ENODE;
 	if (err && !c->stopped && err != -FAR_ENOENT && err != -FAR_ECONTENDED &&
 	    !schedule_may_fail(c->s, err))
 		schedule_fail(c->s, SCHEDULE_WRONG_RESULT, "move: %s", far_errname(err));
@@ -399,7 +421,6 @@ schedule_work(struct far_task *t, void *arg)
 {
 	struct schedule_client *c = arg;
 	const struct schedule_config *g = &c->s->config;
-	uint64_t pace = g->pace_ns;
 
 	if (g->deed && c->id == g->clients - 1)
 		schedule_deed(c, t);
@@ -407,8 +428,12 @@ schedule_work(struct far_task *t, void *arg)
 		if (g->linger == c->left)
 			schedule_linger(c, t);
 		c->left--;
-		if (pace)
-			far_sleep(t, far_rng_below(&c->rng, pace));
+		if (g->pace_ns)
+			far_sleep(t, far_rng_below(&c->rng, g->pace_ns));
+		/* A node does not answer: perhaps later. */
+		if (c->shaken)
+			far_sleep(t, g->tick_ns ? g->tick_ns : POOL_TICK_NS);
+		c->shaken = false;
 		schedule_act(c, t);
 	}
 	if (--c->working == 0)

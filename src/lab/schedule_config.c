@@ -174,7 +174,7 @@ schedule_config_is_valid(const struct schedule_config *c)
 		return false;
 	if (c->keep > 6 || (c->keep && c->changes) || c->late > UINT32_MAX)
 		return false;
-	if (c->zoo && !ZOO_BUILT)
+	if ((c->zoo && !ZOO_BUILT) || (c->apart && c->nodes == 1))
 		return false;
 	if (c->fate > FAR_SIM_BREAK || c->outage_how > FAR_SIM_NEVER || c->outage > c->nodes)
 		return false;

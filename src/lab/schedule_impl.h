@@ -43,8 +43,8 @@ struct schedule_client {
 	unsigned working;                               /* fibers */
 	unsigned comebacks;                             /* that it may still make */
 	uint64_t known[SCHEDULE_KEYS + SCHEDULE_FRESH]; /* version last seen */
-	/* An outcome is unknown: it is dead, or as good as that. */
-	bool stopped;
+	bool shaken;   /* its last operation met a node that did not answer */
+	bool stopped;  /* its session is over: it is dead, or as good as that */
 	bool deserted; /* some session of it was left open */
 	int err;       /* of building or settling */
 	bool inspects;

@@ -196,13 +196,16 @@ int pool_call(struct pool *p, struct far_task *t, unsigned node, struct control_
 /* Notes an error that ends the session: -FAR_EFENCED, or -FAR_ENODE of the home node. Returns err. */
 int pool_note_error(struct pool *p, int err);
 
+/* 0, or why nothing works any more: -FAR_EFENCED, -FAR_ENODE. Finds out whether S5 ends the session now. */
+int pool_state(struct pool *p);
+
 static inline struct far_addr
 pool_home(uint64_t off)
 {
 	return far_addr_make(0, off);
 }
 
-/* WRITEs this session's word: `epoch` and a new beat. Yields. */
+/* WRITEs this session's word: `epoch` and a new beat; nothing when the session is over. Yields. */
 int pool_beat(struct pool *p, struct far_task *t, uint64_t epoch);
 
 /* What the home node told in one chain. */

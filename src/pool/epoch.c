@@ -43,9 +43,10 @@ int
 pool_enter(struct pool *p, struct far_task *t)
 {
 	uint64_t *word = &t->word;
+	int err = pool_state(p);
 
-	if (p->err)
-		return p->err;
+	if (err)
+		return err;
 	if (*word == 0) {
 		p->inside[p->era & 1]++;
 		*word = p->era & 1;
@@ -58,6 +59,7 @@ int
 pool_leave(struct pool *p, struct far_task *t)
 {
 	uint64_t *word = &t->word;
+	int err = pool_state(p);
 
 	FAR_ASSERT(*word >= 2);
 	*word -= 2;
@@ -67,7 +69,7 @@ pool_leave(struct pool *p, struct far_task *t)
 			far_unpark(p->drainer);
 		*word = 0;
 	}
-	return p->err;
+	return err;
 }
 
 bool
@@ -306,7 +308,8 @@ pool_tick(struct pool *p, struct far_task *t)
 	FAR_ASSERT(!pool_is_inside(t));
 	before = far_account(t, &p->background);
 	pool_lock(&p->tick, t);
-	err = p->err ? p->err : pool_round(p, t);
+	if ((err = pool_state(p)) == 0)
+		err = pool_round(p, t);
 	/* Without its home node a session can neither beat nor learn that it was fenced. */
 	if (err == -FAR_ENODE && pool_home_is_gone(p, t))
 		p->err = err;

@@ -18,6 +18,7 @@
 
 #include <xxhash.h>
 
+#include "fabric/backend.h"
 #include "pool/client.h"
 
 enum { JOIN_FORM_TRIES = 16 };
@@ -200,8 +201,14 @@ pool_leave_nodes(struct pool *p, struct far_task *t, unsigned flags)
 	for (unsigned i = 0; i < p->nodes_n; i++) {
 		struct control_request req = { .code = CONTROL_LEAVE, .flags = flags };
 		struct control_reply reply;
-		int err = pool_call(p, t, (i + 1) % p->nodes_n, &req, &reply);
+		unsigned node = (i + 1) % p->nodes_n;
+		int err;
 
+		/* Where something of ours may still land (S5), only FENCE ends it: the home node must not say that it
+		 * is over. */
+		if (node == 0 && first && p->fabric->unsure)
+			break;
+		err = pool_call(p, t, node, &req, &reply);
 		if (err && !first)
 			first = err;
 	}

@@ -51,10 +51,22 @@ void pool_abandon(struct pool *p);
 /* Frees the local state of a pool whose loop was closed. NULL is fine. */
 void pool_forget(struct pool *p);
 
-/* Brackets of an operation (M1). Cheap; never yields. -FAR_EFENCED when this session was revoked, -FAR_ENODE. */
+/* Brackets of an operation (M1). Cheap; never yields. -FAR_EFENCED when this session was revoked or given up,
+ * -FAR_ENODE. */
 int pool_enter(struct pool *p, struct far_task *t);
 /* Also to be checked before a result is returned: -FAR_EFENCED when the session was revoked meanwhile. */
 int pool_leave(struct pool *p, struct far_task *t);
+
+/*
+ * `err` kept the caller from finishing, or from taking back, what others may be waiting for: a lock, a claim, a slot
+ * that is not live yet. The session ends: it shows no sign of life any more, the others fence it when its lease is over
+ * and recover what it held, and every later pool_enter() and pool_leave() is -FAR_EFENCED. Returns err. Never yields.
+ */
+int pool_give_up(struct pool *p, int err);
+
+/* Whether all nodes answer: to be asked before one takes what only they let one finish, so that a node that has been
+ * gone for long costs nobody a session. 0, at once when there is only one node; or -FAR_ENODE. Yields. */
+int pool_ask_nodes(struct pool *p, struct far_task *t);
 
 /* Is `t` between the two? For assertions. */
 bool pool_is_inside(const struct far_task *t);

@@ -13,9 +13,15 @@
  *    pool_enter() and pool_leave() returns it.
  * S4 A node that comes back empty has another generation. Its addresses mean nothing any more, so a change of
  *    generation ends the session, too.
+ * S5 Nobody may fence a session that beats, so a session that beats must be able to finish what others wait for. Who
+ *    cannot, because a node does not answer it any more, gives its session up: it stops beating, takes S3's way out,
+ *    and the others treat it as they treat the dead. The same holds when a lost connection may still bring a change
+ *    (far_fabric.unsure): M1 lets memory be reused under an operation that has ended, so its words must not land
+ *    after that, and until FENCE they may.
  */
 #include <string.h>
 
+#include "fabric/backend.h"
 #include "pool/client.h"
 
 /* Lines READ beyond those known to be in use, so that a new session rarely costs another round trip. */
@@ -29,6 +35,23 @@ pool_note_error(struct pool *p, int err)
 	FAR_ASSERT(err <= 0);
 	if (err == -FAR_EFENCED && !p->err)
 		p->err = err;
+	return err;
+}
+
+int
+pool_state(struct pool *p)
+{
+	if (p->fabric->unsure && !p->err)
+		p->err = -FAR_EFENCED; /* S5 */
+	return p->err;
+}
+
+int
+pool_give_up(struct pool *p, int err)
+{
+	FAR_ASSERT(err < 0);
+	if (!p->err)
+		p->err = -FAR_EFENCED;
 	return err;
 }
 
@@ -58,6 +81,8 @@ pool_beat(struct pool *p, struct far_task *t, uint64_t epoch)
 
 	/* What was announced is a promise to all; what was not READ cannot be kept. */
 	FAR_ASSERT(p->serial != 0 && epoch >= p->announced && epoch <= p->epoch);
+	if ((err = pool_state(p)) != 0)
+		return err;
 	p->beat = (uint16_t)((p->beat + 1) & (POOL_BEAT_HURRY - 1));
 	word = POOL_WORD(epoch, p->beat | (p->hurry ? POOL_BEAT_HURRY : 0));
 	p->beat_ns = far_now(t);
@@ -191,6 +216,19 @@ pool_look_at_nodes(struct pool *p, struct far_task *t)
 	return p->err;
 }
 
+int
+pool_ask_nodes(struct pool *p, struct far_task *t)
+{
+	uint64_t generation[FAR_NODES_MAX];
+
+	if (p->nodes_n == 1)
+		return 0;
+	for (unsigned i = 0; i < p->nodes_n; i++)
+		far_read(t, far_addr_make(i, offsetof(struct pool_super, generation)),
+			 &generation[i], sizeof(generation[i]));
+	return far_wait(t);
+}
+
 /* S1. -FAR_EACCESS: some node may not stop it. The others are asked all the same: another user's node may be able to,
  * and the home node's mark tells the client where it stands when it goes on. */
 static int
@@ -260,7 +298,7 @@ pool_gone(struct pool *p, struct far_task *t, uint64_t serial)
 	int err;
 
 	if (serial == p->serial)
-		return p->err ? p->err : 0;
+		return pool_state(p);
 	before = far_account(t, &p->background);
 	err = pool_read_view(p, t, &view);
 	far_account(t, before);

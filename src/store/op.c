@@ -29,9 +29,10 @@ store_end(struct far_table *t, struct far_task *task, struct store_bracket *b, i
 	if (!b->before)
 		far_account(task, NULL);
 	left = pool_leave(t->f->pool, task);
-	/* Revoked meanwhile: what was read may be anybody's, whatever it looks like. */
+	/* Revoked meanwhile: what was read may be anybody's, whatever it looks like. But who gave the session up tells
+	 * why. */
 	if (left)
-		return left;
+		return err == -FAR_EUNSURE || err == -FAR_ENODE ? err : left;
 	/* Memory of a dropped table belongs to others: strange findings there are no corruption. */
 	if (err < 0 && (gone = pool_table_alive(t->pt)) != 0)
 		return gone;

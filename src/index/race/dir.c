@@ -209,7 +209,10 @@ race_lock_try(struct race *r, struct far_task *t, struct race_locker *l)
 	race_note_root(r, t, &l->line);
 	if ((err = far_wait(t)) != 0)
 		return err;
-	/* No other fiber of ours is here: a lock that names us was left by an operation that ended in an error. */
+	/* No other fiber of ours is here, and with a lock left behind our session would have ended (R8): one that names
+	 * us is damage. */
+	if (old == me && (err = pool_gone(r->pool, t, me)) != 0)
+		return err;
 	if (old == expect || old == me)
 		return RACE_DONE;
 	if ((err = race_check_root(r, t, l->line.root)) != 0)
@@ -254,7 +257,8 @@ race_double_alone(struct race *r, struct far_task *t, struct race_locker *l)
 		err = race_grow_dir(r, t, l->line.root);
 	far_forget(t);
 	far_cas(t, lock, pool_serial(r->pool), 0, &old);
-	unlock = far_wait(t);
+	if ((unlock = far_wait(t)) != 0)
+		pool_give_up(r->pool, unlock); /* R8 */
 	return err ? err : unlock;
 }
 

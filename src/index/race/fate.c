@@ -3,9 +3,9 @@
  * fate.c -- what to do about a subtable that another client splits, or has split: follow its fate, finish it, or wait.
  *
  * A wait is for one session's work between claim and decision (split.c, steps 3 to 6). In there a splitter waits for
- * nobody but the nodes. So either it decides soon, or its lease runs out, it is fenced, and who waits claims anew. A
- * live claimer that neither decides nor dies has met an error that it cannot pass (a node is gone): then waiting ends
- * in -FAR_ETIMEOUT.
+ * nobody but the nodes. So either it decides soon, or its lease runs out, it is fenced, and who waits claims anew. One
+ * that meets an error which it cannot pass gives its session up, so that its lease runs out, too. Waiting ends in
+ * -FAR_ETIMEOUT when a client beats and does not move on, which none does, or cannot be fenced since a node is down.
  */
 #include "base/base.h"
 #include "index/common/patience.h"
@@ -64,14 +64,14 @@ int
 race_check_claimer(struct race *r, struct far_task *t, const struct race_view *v, uint64_t fate)
 {
 	uint64_t serial = RACE_FATE_SERIAL(fate);
-	int gone;
+	int gone = pool_gone(r->pool, t, serial);
 
 	FAR_ASSERT(RACE_FATE_KIND(fate) == RACE_FATE_CLAIMED);
-
-	if (serial == pool_serial(r->pool))
+	/* With a claim of its own left behind a session has ended (R8): then this one is nobody's. */
+	if (serial == pool_serial(r->pool) && gone == 0)
 		gone = !race_is_splitting(r, v->subtable);
-	else
-		gone = far_zoo(r->zoo, ZOO_TAKEOVER_IMPATIENT) ? 1 : pool_gone(r->pool, t, serial);
+	if (far_zoo(r->zoo, ZOO_TAKEOVER_IMPATIENT))
+		gone = serial != pool_serial(r->pool) || gone;
 	if (gone < 0)
 		return gone;
 	return gone ? race_take_over(r, t, v, fate) : RACE_BEATEN;

@@ -249,7 +249,7 @@ race_contest(struct race_write *w, struct far_task *t, struct far_addr slot)
 
 /*
  * Takes our tentative slot back. A CAS that fails found it frozen or removed: just as well. When the node does not
- * answer, the slot may still point to the block: then the block is given up for good.
+ * answer, the slot may still point to the block: then the block is given up for good, and the session with it (R8).
  */
 static int
 race_withdraw(struct race_write *w, struct far_task *t, struct far_addr slot)
@@ -264,8 +264,10 @@ race_withdraw(struct race_write *w, struct far_task *t, struct far_addr slot)
 		far_write(t, slot, &old, sizeof(old));
 	else
 		far_cas(t, slot, race_write_tentative(w), 0, &old);
-	if ((err = far_wait(t)) != 0)
+	if ((err = far_wait(t)) != 0) {
 		w->block.raw = 0;
+		pool_give_up(w->r->pool, err);
+	}
 	return err;
 }
 
@@ -299,8 +301,10 @@ race_insert(struct race_write *w, struct far_task *t)
 	}
 	/* 3. Nobody else inserts this key: publish. The linearization point. */
 	far_cas(t, slot, tentative, race_write_slot(w), &old);
-	if ((err = far_wait(t)) != 0)
+	if ((err = far_wait(t)) != 0) {
+		pool_give_up(w->r->pool, err); /* R8 */
 		goto unsure;
+	}
 	if (old == tentative || far_zoo(w->r->zoo, ZOO_FINAL_UNCHECKED))
 		return RACE_DONE;
 	return race_again(w, t);

@@ -18,6 +18,8 @@
  * R6 Only the session that claimed a fate word posts FAAs on its slots, once each; who takes over (after FENCE)
  *    freezes by CAS.
  * R7 A block's WRITE is complete before a CAS that publishes it is posted.
+ * R8 Who leaves behind a claim, the doubling lock or a tentative slot, because of an error, gives its session up
+ *    (pool_give_up()): others may take these over only from a session that was fenced, and none that lives is.
  */
 #ifndef FAR_RACE_H
 #define FAR_RACE_H
@@ -191,8 +193,7 @@ int race_follow(struct race *r, struct far_task *t, const struct race_view *v);
 /* The same, and does what is left of the split: its splitter may be dead. */
 int race_finish(struct race *r, struct far_task *t, const struct race_view *v);
 /* The claim `fate` on the view's subtable lasts. If its client is gone, takes over: 0. RACE_BEATEN: it is alive, or
- * somebody else was faster. A claim of our own that no fiber of ours works on was left by an operation that ended in an
- * error. */
+ * somebody else was faster. A claim in our name that no fiber of ours works on is damage (R8): taken over, too. */
 int race_check_claimer(struct race *r, struct far_task *t, const struct race_view *v, uint64_t fate);
 
 /* freeze.c -------------------------------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
 /*
  * split.c -- local split of one subtable (paper, section 4.3, freeze-then-copy in place of its in-place move).
  *
- *	1. Allocate both children; make the directory deep enough.
+ *	1. Make the directory deep enough; ask whether all nodes answer; allocate both children.
  *	2. CAS fate none -> claimed(session).
  *	3. Freeze: FAA the frozen bit into every slot; each answers with the word. Tentative slots die of it (R2).
  *	4. READ the hash of every block: which side?
@@ -12,7 +12,8 @@
  *	7. CAS the directory words; version + 1; CAS fate decided -> retired: its winner retires the parent.
  *
  * The claimer may die anywhere. Before 6 the parent stays current: after FENCE another client claims it anew and
- * starts over with children of its own, freezing by CAS (R6). After 6 anybody who meets the parent does 7.
+ * starts over with children of its own, freezing by CAS (R6). After 6 anybody who meets the parent does 7. A claimer
+ * that lives and cannot get from 2 to 6 (a node does not answer it) gives its session up, and counts as dead (R8).
  */
 #include "base/base.h"
 #include "index/race/race.h"
@@ -216,10 +217,10 @@ race_split_decide(struct race_splitter *s, struct far_task *t)
 	FAR_ASSERT(race_is_splitting(r, s->c.parent));
 	far_cas(t, s->c.parent, mine, RACE_FATE(RACE_FATE_DECIDED, race_pack(s->c.low)), &old);
 	if ((err = far_wait(t)) != 0)
-		return err;
+		return pool_give_up(r->pool, err);
 	/* Nobody takes over from a session that was not fenced. */
 	if (old != mine)
-		return -FAR_EFENCED;
+		return pool_give_up(r->pool, -FAR_EFENCED);
 	far_faa(t, race_head_at(r, offsetof(struct race_head, splits)), 1, &old);
 	if ((err = far_wait(t)) != 0)
 		return err;
@@ -252,8 +253,8 @@ race_claim_and_split(struct race_splitter *s, struct far_task *t, uint64_t expec
 	int err;
 
 	FAR_ASSERT(s->words && s->image[0] && s->image[1] && !s->c.low.raw);
-	err = race_alloc_children(s, t);
-	if (err)
+	/* The keys' blocks may lie on any node: step 4 reads them all (R8). */
+	if ((err = pool_ask_nodes(r->pool, t)) != 0 || (err = race_alloc_children(s, t)) != 0)
 		return err;
 	far_cas(t, s->c.parent, expect, RACE_FATE(RACE_FATE_CLAIMED, pool_serial(r->pool)), &old);
 	if ((err = far_wait(t)) == 0 && old != expect)
@@ -266,11 +267,11 @@ race_claim_and_split(struct race_splitter *s, struct far_task *t, uint64_t expec
 	err = race_split_build(s, t, RACE_FATE_KIND(expect) == RACE_FATE_NONE);
 	if (!err)
 		return race_split_decide(s, t);
-	/* The claim stays, for race_check_claimer() to find. Nobody has met the children, but a WRITE that ended in an
-	 * error may be under way: they go to grace. */
+	/* The claim stays, and whoever waits for it may take it over only from the dead. Nobody has met the children,
+	 * but a WRITE that ended in an error may be under way: they go to grace. */
 	pool_retire(r->pt, POOL_INDEX, r->subtable_class, s->c.low);
 	pool_retire(r->pt, POOL_INDEX, r->subtable_class, s->c.high);
-	return err;
+	return pool_give_up(r->pool, err);
 }
 
 /* The same with local memory for it; RACE_BEATEN also when another fiber of ours is at it. */

@@ -106,10 +106,11 @@ soak_start(const struct sim_args *a, struct soak *k, pid_t *pids)
 		}
 		if (pids[i] > 0)
 			continue;
-		/* An interrupt at the terminal reaches everybody: the parent decides. */
+		/* What a terminal or a supervisor sends to the whole group reaches everybody: the parent decides, and
+		 * its portion is played to the end. When the parent dies of it, so does this process. */
 		signal(SIGINT, SIG_IGN);
-		signal(SIGTERM, SIG_DFL);
-		signal(SIGHUP, SIG_DFL);
+		signal(SIGTERM, SIG_IGN);
+		signal(SIGHUP, SIG_IGN);
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (getppid() == parent)
 			soak_play(a, k, &k->jobs[i]);
@@ -187,7 +188,9 @@ soak_report(const struct sim_args *a, struct soak *k, double seconds)
 		printf("and %" PRIu64 " more\n", bad - SIM_BAD_MAX);
 	if (code == CLI_OK && a->ledger)
 		code = sim_ledger_add(a, &sum, seconds);
-	return code == CLI_OK && bad ? CLI_NO : code;
+	if (code == CLI_OK && bad)
+		return CLI_NO;
+	return code == CLI_OK && cli_interrupted() ? cli_say_interrupted(&a->common) : code;
 }
 
 int

@@ -29,7 +29,16 @@ soak=$!
 sleep 1
 kill -INT $soak
 wait $soak
-[ $? = 0 ] && grep -q ' 0 not good' out; ok "an interrupted soak reports what it has played"
+[ $? = 130 ] && grep -q ' 0 not good' out; ok "an interrupted soak reports what it has played"
+for signal in TERM:143 HUP:129; do
+	setsid "$farside" sim soak --time 1h --jobs 2 --ledger "${signal%:*}.md" >out 2>err &
+	soak=$!
+	sleep 1
+	kill -s "${signal%:*}" -- -$soak
+	wait $soak
+	[ $? = "${signal#*:}" ] && grep -q ' 0 not good' out && ! grep -q crash out "${signal%:*}.md"
+	ok "a soak whose group gets SIG${signal%:*} finds nothing by that"
+done
 
 runs 0 sim shrink --seed 7 && grep -q 'nothing to shrink' out; ok "a good run is not shrunk"
 echo nonsense >scenario

@@ -62,6 +62,10 @@ ifneq ($(origin PREFIX),file)
 endif
 	@$(MAKE) --no-print-directory all
 	meson install -C $(BUILD) --no-rebuild
+# A staged installation is none on this machine.
+ifeq ($(DESTDIR),)
+	@[ "$$(id -u)" != 0 ] || PATH="$$PATH:/usr/sbin:/sbin" ldconfig
+endif
 
 clean:
 	rm -rf build build-*

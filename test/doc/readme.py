@@ -4,7 +4,8 @@
 
 The ```console blocks are one session: "$ " commands run in one shell, in a scratch folder that stands in for /tmp; what
 they print must be what follows. "..." alone stands for any lines, at a line's end for the rest of the line. A ```c
-block with a main() is compiled against the library beside PROGRAM and run with the session's pool.
+block with a main() is compiled against the library beside PROGRAM and run with a fresh node's pool: the session may have
+stopped its own.
 """
 import os
 import re
@@ -85,6 +86,12 @@ def check_program(cases, block, folder, library, env, uri):
                        (run.stdout + run.stderr).splitlines())
 
 
+def start_node(folder, env):
+    """Returns the URI of a node that serves already; end_nodes() ends it."""
+    run_session([("farside node shm:/tmp/program --size 64m &", [])], folder, env)
+    return f"shm:{folder}/program"
+
+
 def end_nodes(folder):
     """Ends what still has the scratch folder on its command line: the session's own nodes."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -113,7 +120,7 @@ def main():
             if env.get("FAR_CHECK") in ("asan", "tsan"):
                 cases.skip("test_doc_program", "links a library without a sanitizer only")
             else:
-                check_program(cases, block, folder, os.path.dirname(program), env, f"shm:{folder}/n0")
+                check_program(cases, block, folder, os.path.dirname(program), env, start_node(folder, env))
     finally:
         end_nodes(folder)
         shutil.rmtree(folder, ignore_errors=True)

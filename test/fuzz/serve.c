@@ -30,6 +30,8 @@ struct serve_node {
 	unsigned runs;
 };
 
+static struct serve_node *serve_last; /* for the end of the process */
+
 struct serve_packet {
 	struct shm_frame frame;
 	uint8_t body[2 * SHM_PAYLOAD_MAX];
@@ -57,9 +59,20 @@ serve_stop(struct serve_node *n)
 	n->runs = 0;
 }
 
+/* The last node takes its socket with it. */
+static void
+serve_end(void)
+{
+	if (serve_last && serve_last->runs > 0)
+		serve_stop(serve_last);
+}
+
 static void
 serve_start(struct serve_node *n)
 {
+	if (!serve_last)
+		FUZZ_CHECK(atexit(serve_end) == 0);
+	serve_last = n;
 	if (n->runs == SERVE_RUNS)
 		serve_stop(n);
 	if (n->runs++ > 0)

@@ -75,8 +75,11 @@ static inline void
 rig_close(struct rig *r)
 {
 	for (unsigned i = 0; i < RIG_CLIENTS; i++) {
-		if (r->pool[i])
-			pool_abandon(r->pool[i]);
+		if (!r->pool[i])
+			continue;
+		pool_abandon(r->pool[i]);
+		/* Its daemon may wait for a chain, which takes more steps than a turn has. */
+		far_sim_kill(r->fabric[i]);
 	}
 	far_loop_turn(r->loop);
 	for (unsigned i = 0; i < RIG_CLIENTS; i++)

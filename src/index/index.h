@@ -20,11 +20,18 @@ enum far_put_mode {
 	FAR_PUT_UPDATE,
 };
 
+/* Splits of one client, for who wants to know what others do meanwhile. */
+struct far_index_watch {
+	uint64_t begun; /* nobody else may begin the same one now */
+	uint64_t ended; /* well or not */
+};
+
 /* Options of a design instance; how it was created is in its remote header, this is how one client uses it. */
 struct far_index_opts {
 	unsigned groups;   /* create: bucket groups per subtable, 0 = the design's default */
 	bool no_backoff;   /* see struct far_opts */
 	uint64_t zoo;      /* mistakes to make (base/zoo.h) */
+	struct far_index_watch *watch; /* NULL, or the caller's, who keeps it as long as the index */
 	/* NULL = the table's seeded hash; tests force collisions with it. */
 	uint64_t (*hash)(const void *key, size_t len, uint64_t seed);
 };

@@ -46,6 +46,7 @@ struct schedule_result {
 	uint64_t hash;           /* of the trace */
 	uint64_t steps, verbs;   /* of the clients at work */
 	uint64_t splits;         /* of these, while the others worked too */
+	uint64_t overlaps;       /* operations in flight while another client was splitting */
 	unsigned ops;            /* in the history */
 	unsigned comebacks;      /* sessions that clients opened anew */
 	bool crashed;            /* a client died, was fenced, or gave up its session */

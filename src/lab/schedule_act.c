@@ -134,7 +134,8 @@ schedule_open(struct schedule_client *c, struct far_task *t, bool make)
 	struct far_index_opts o = { .groups = 1,
 				    .no_backoff = g->no_backoff,
 				    .hash = hashes[g->hash],
-				    .zoo = g->zoo };
+				    .zoo = g->zoo,
+				    .watch = &c->watch };
 	struct pool_opts po = { .lease_ns = g->lease_ns, .tick_ns = g->tick_ns, .zoo = g->zoo };
 	int err, left;
 
@@ -322,6 +323,23 @@ schedule_returned(struct schedule_client *c, uint32_t i, int err)
 			      i);
 }
 
+/* Splits that clients other than `c` have begun so far; *open is set when one of them is at it now. */
+static uint64_t
+schedule_others_split(const struct schedule_client *c, bool *open)
+{
+	uint64_t begun = 0;
+
+	for (unsigned i = 0; i < c->s->config.clients; i++) {
+		const struct far_index_watch *w = &c->s->clients[i].watch;
+
+		if (i == c->id)
+			continue;
+		begun += w->begun;
+		*open |= w->begun != w->ended;
+	}
+	return begun;
+}
+
 void
 schedule_operate(struct schedule_client *c, struct far_task *t, enum lin_kind kind, unsigned key)
 {
@@ -331,7 +349,8 @@ schedule_operate(struct schedule_client *c, struct far_task *t, enum lin_kind ki
 	struct far_bytes value;
 	struct lin_op *op = &s->ops[i];
 	struct far_count spent = { 0 }, *before;
-	uint64_t began = far_now(t);
+	uint64_t began = far_now(t), splits;
+	bool open = false;
 	uint8_t *buf;
 	int err;
 
@@ -343,9 +362,11 @@ schedule_operate(struct schedule_client *c, struct far_task *t, enum lin_kind ki
 		op->expect = c->known[key] ? c->known[key] : 1;
 	value = far_bytes(buf, schedule_value(s, i, buf));
 	s->events[s->history.events_n++] = LIN_CALL(i);
+	splits = schedule_others_split(c, &open);
 	before = far_account(t, &spent);
 	err = schedule_call(c, t, op, value);
 	far_account(t, before);
+	s->out->overlaps += open || schedule_others_split(c, &open) != splits;
 	schedule_judge_op(s, i, began, &spent);
 	schedule_returned(c, i, err);
 	far_scratch_reset(t, mark);

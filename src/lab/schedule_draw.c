@@ -106,7 +106,7 @@ schedule_draw_values(struct far_rng *r, struct schedule_config *c)
 static void
 schedule_draw_shape(struct far_rng *r, struct schedule_config *c, unsigned flags)
 {
-	static const unsigned fills[] = { 0, 10, 14, 16, 17, 18, 19, 20, 21, 36 };
+	static const unsigned fills[] = { 0, 14, 16, 17, 18, 18, 19, 20, 21, 36 };
 
 	c->nodes = flags & SCHEDULE_APART && schedule_one_in(r, 3) ? 2 : 1;
 	c->apart = c->nodes == 2 && !schedule_one_in(r, 3);

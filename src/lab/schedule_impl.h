@@ -39,6 +39,7 @@ struct schedule_client {
 	struct pool *pool;
 	struct pool_table *pt;
 	struct far_index *ix;
+	struct far_index_watch watch;
 	unsigned left;                                  /* operations still to begin */
 	unsigned working;                               /* fibers */
 	unsigned comebacks;                             /* that it may still make */

@@ -52,7 +52,7 @@ schedule_sums_add(struct schedule_sums *sum, uint64_t seed, const struct schedul
 		[SCHEDULE_KIND_FENCED] = f->fenced,
 		[SCHEDULE_KIND_ZOMBIE] = f->zombies,
 		[SCHEDULE_KIND_COMEBACK] = r->comebacks,
-		[SCHEDULE_KIND_SPLIT] = r->splits,
+		[SCHEDULE_KIND_SPLIT] = r->overlaps,
 	};
 	bool calm = true;
 

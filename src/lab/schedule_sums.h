@@ -22,7 +22,7 @@ enum schedule_kind {
 	SCHEDULE_KIND_FENCED,    /* a session was fenced */
 	SCHEDULE_KIND_ZOMBIE,    /* whose client lived, and was refused */
 	SCHEDULE_KIND_COMEBACK,  /* a client opened a new session */
-	SCHEDULE_KIND_SPLIT,     /* a part of the table was split while the others worked */
+	SCHEDULE_KIND_SPLIT,     /* a client split a part of the table while an operation of another was in flight */
 	SCHEDULE_KIND_CALM,      /* nothing happened to anybody */
 	SCHEDULE_KINDS,
 };

@@ -26,6 +26,7 @@ race_new(struct pool_table *pt, const struct far_index_opts *o, unsigned groups)
 	FAR_ASSERT(groups && groups <= RACE_GROUPS_MAX && r->subtable_class < POOL_CLASSES);
 	r->hash = o && o->hash ? o->hash : block_hash;
 	r->no_backoff = o && o->no_backoff;
+	r->watch = o ? o->watch : NULL;
 	r->zoo = r->gate.zoo = o ? o->zoo : 0;
 	return r;
 }

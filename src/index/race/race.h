@@ -74,6 +74,8 @@ struct race {
 	uint64_t version;
 	uint64_t *dir;
 
+	struct far_index_watch *watch; /* or NULL */
+
 	/* Subtables that fibers of this client are splitting right now; whether one is about to double. */
 	struct race_splitter *splitting;
 	bool doubling;

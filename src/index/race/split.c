@@ -24,6 +24,7 @@ struct race_splitter {
 	uint64_t *words;    /* the parent's slot area, frozen */
 	uint64_t *image[2]; /* the children, fate line included */
 	unsigned words_n;
+	bool claimed;
 	struct race_splitter *next; /* in race.splitting */
 };
 
@@ -264,6 +265,9 @@ race_claim_and_split(struct race_splitter *s, struct far_task *t, uint64_t expec
 		pool_unalloc(r->pt, POOL_INDEX, r->subtable_class, s->c.high);
 		return err;
 	}
+	s->claimed = true;
+	if (r->watch)
+		r->watch->begun++;
 	err = race_split_build(s, t, RACE_FATE_KIND(expect) == RACE_FATE_NONE);
 	if (!err)
 		return race_split_decide(s, t);
@@ -295,6 +299,8 @@ race_split_here(struct race_splitter *s, struct far_task *t, uint64_t expect)
 		err = race_claim_and_split(s, t, expect);
 	far_forget(t);
 	race_splitting_remove(s);
+	if (s->claimed && s->r->watch)
+		s->r->watch->ended++;
 	free(s->words);
 	free(s->image[0]);
 	free(s->image[1]);

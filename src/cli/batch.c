@@ -46,6 +46,12 @@ batch_open(struct far_table *t, struct batch **out)
 }
 
 void
+batch_aim(struct batch *b, struct far_table *t)
+{
+	b->t = t;
+}
+
+void
 batch_close(struct batch *b)
 {
 	if (!b)

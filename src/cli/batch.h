@@ -27,8 +27,9 @@ struct batch_counts {
 
 struct batch;
 
-/* A batch for table `t`, which outlives it. -FAR_ENOMEM. */
+/* A batch for table `t`, which outlives it; NULL: batch_aim() names it before the first record. -FAR_ENOMEM. */
 int batch_open(struct far_table *t, struct batch **out);
+void batch_aim(struct batch *b, struct far_table *t);
 void batch_close(struct batch *b);
 
 /* Adds a copy of a record, from line `line`; flushes when the batch is full. An error is the flush's. */

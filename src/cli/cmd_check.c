@@ -65,8 +65,6 @@ check_table(struct check *c, struct far *f, struct far_table *t)
 						"adopted_chunks", c->adopted));
 	else if (n == 0)
 		printf("table '%s': no violations\n", c->args.arg[0]);
-	if (!c->common.json && c->repair)
-		printf("table '%s': %d chunks taken over\n", c->args.arg[0], c->adopted);
 	return code == CLI_OK && n > 0 ? CLI_NO : code;
 }
 

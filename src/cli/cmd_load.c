@@ -21,6 +21,7 @@ struct load {
 	const char *table;
 	bool create, skip_bad, interrupted;
 	struct far *f;
+	struct far_table *t; /* NULL: to be created with the first record */
 	struct batch *batch;
 	struct progress progress;
 	uint64_t bad;
@@ -140,6 +141,20 @@ load_bad(struct load *l, const struct record_source *r, int err)
 	return CLI_OK;
 }
 
+/* The table is missing, and the input has been understood: a refused one leaves no table behind. */
+static int
+load_create(struct load *l)
+{
+	int err = far_table_create(l->f, l->table, NULL);
+
+	if (!err || err == -FAR_EEXIST)
+		err = far_table_open(l->f, l->table, &l->t);
+	if (err)
+		return cli_fail(&l->common, l->f, err);
+	batch_aim(l->batch, l->t);
+	return CLI_OK;
+}
+
 /* Stores all records of one source. What was read before an error is stored as well. */
 static int
 load_source(struct load *l, const char *file, struct record_source *r)
@@ -152,6 +167,8 @@ load_source(struct load *l, const char *file, struct record_source *r)
 		if (batch_waiting(l->batch) && record_would_wait(r))
 			err = batch_flush(l->batch);
 		got = err ? 0 : record_next(r, &rec);
+		if (got >= 0 && !l->t && (code = load_create(l)) != CLI_OK)
+			break;
 		if (got == 1)
 			err = batch_add(l->batch, rec.key, rec.value, rec.line);
 		else if (got < 0)
@@ -207,11 +224,11 @@ load_summary(struct load *l, double seconds, int code)
 }
 
 static int
-load_table(struct load *l, struct far_table *t, unsigned first)
+load_table(struct load *l, unsigned first)
 {
 	int code = CLI_OK, said;
 
-	if (batch_open(t, &l->batch) != 0)
+	if (batch_open(l->t, &l->batch) != 0)
 		return cli_error(&l->common, "out of memory");
 	cli_catch_signals();
 	progress_start(&l->progress, "rows");
@@ -241,7 +258,6 @@ load_run(int argc, char **argv)
 	};
 	struct load l = { .common = { .command = "load" }, .args = { .min = 1, .max = INT_MAX } };
 	struct far_opts opts = { .fibers = LOAD_FIBERS };
-	struct far_table *t = NULL;
 	unsigned first;
 	int code, err;
 
@@ -252,11 +268,11 @@ load_run(int argc, char **argv)
 	code = cli_open(&l.common, &opts, &l.f);
 	if (code != CLI_OK)
 		return code;
-	err = l.create ? far_table_create(l.f, l.table, NULL) : 0;
-	if (!err || err == -FAR_EEXIST)
-		err = far_table_open(l.f, l.table, &t);
-	code = err ? cli_fail(&l.common, l.f, err) : load_table(&l, t, first);
-	cli_close(l.f, t);
+	err = far_table_open(l.f, l.table, &l.t);
+	if (err == -FAR_ENOENT && l.create)
+		err = 0;
+	code = err ? cli_fail(&l.common, l.f, err) : load_table(&l, first);
+	cli_close(l.f, l.t);
 	return cli_finish(&l.common, code);
 }
 

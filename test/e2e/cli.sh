@@ -41,6 +41,7 @@ runs 2 gte && grep -q "did you mean 'get'" err; ok "mistyped command gets a sugg
 runs 2 frobnicate && grep -q "farside --help" err; ok "unknown command points to the help"
 runs 2 get t && grep -q 'missing; expected TABLE KEY$' err; ok "missing argument is wrong usage"
 runs 2 get t k k; ok "surplus argument is wrong usage"
+runs 2 put t k -40.5 && grep -q "'-40.5' .* behind --" err; ok "number below zero is no option: the way out is named"
 runs 2 get --nonsense t k; ok "unknown option is wrong usage"
 (unset FARSIDE_POOL; runs 2 ls && grep -q -e '--pool shm:PATH' err); ok "no pool is wrong usage"
 runs 2 ls --pool nonsense && grep -q 'expected shm:PATH' err; ok "malformed URI says what is expected"
@@ -100,6 +101,8 @@ runs 0 drop t && runs 1 drop t && [ -z "$("$farside" ls)" ]; ok "drop"
 printf 'id,room,t\n1,kitchen,19\n2,"attic, north",23\n1,kitchen,20\n' >a.csv
 runs 0 load --create s a.csv --key id && grep -q '^3 rows: 2 new, 0 replaced, 1 duplicates; 0 bad' out &&
 	runs 0 get s 1 && [ "$(cat out)" = '{"room":"kitchen","t":"20"}' ]; ok "load CSV: the last of two keys wins"
+runs 2 load --create refused a.csv --key nocolumn && runs 3 load --create refused none.csv --key id && runs 1 get refused k
+ok "load --create of an input that is refused leaves no table"
 runs 0 load s a.csv --key id --json && grep -q '"rows": 3, "new": 0, "replaced": 2, "duplicates": 1' out; ok "load again replaces"
 gzip -c a.csv | "$farside" load s - --key id --value room --prefix dev: >out 2>err && runs 0 get s dev:2 &&
 	[ "$(cat out)" = 'attic, north' ]; ok "load gzip from standard input, one column, prefix"

@@ -139,7 +139,7 @@ test_open_one_node_twice_is_refused_and_harms_nothing(void)
 	REQUIRE(mkdtemp(link) && rmdir(link) == 0 && symlink(a.uri + 4, link) == 0);
 	snprintf(twice, sizeof(twice), "%s,%s", a.uri, link);
 	snprintf(uri, sizeof(uri), "%s,%s", a.uri, b.uri + 4);
-	test_uri(twice, -FAR_EINVAL, "one stands there twice");
+	test_uri(twice, -FAR_EINVAL, "one is named twice");
 	unlink(link);
 	REQUIRE(far_open(uri, NULL, &f) == 0);
 	far_close(f);

@@ -133,7 +133,7 @@ store_uri_explain(const char *uri, int err, char *text)
 		snprintf(
 			text, FAR_ERRMSG_MAX,
 			"pool '%.120s': its nodes belong to another pool or stand in another order, "
-			"one stands there twice, or the first one came back empty",
+			"one is named twice or not at all, or the first one came back empty",
 			uri);
 	else if (err == -FAR_ENODE)
 		/* All answer: one of them is not what it was. */

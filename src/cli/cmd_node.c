@@ -90,7 +90,7 @@ node_say_ready(const struct node_args *a, const struct shm_node *n)
 static int
 node_run(int argc, char **argv)
 {
-	struct node_args a = { .common.command = "node", .ready_fd = -1 };
+	struct node_args a = { .common.command = "node", .opts.log = stderr, .ready_fd = -1 };
 	struct shm_node *n = NULL;
 	struct shm_why why;
 	int code, err;

@@ -20,6 +20,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,6 +72,7 @@ struct shm_watch {
 struct shm_conn {
 	int sock; /* -1: closed, or detached */
 	struct shm_process process;
+	bool killed;
 	uint64_t session; /* serial, 0 = none */
 	struct {
 		uint64_t seq, victim; /* victim 0: unused */
@@ -90,6 +92,7 @@ struct shm_node {
 	bool child;
 	bool masked; /* `mask` is to be restored */
 	sigset_t mask;
+	FILE *log; /* or NULL */
 	unsigned conns_n, conns_max;
 	struct shm_conn *conns;
 	struct shm_conn *serving; /* whose request is being served */
@@ -118,11 +121,28 @@ shm_env_who(void *arg, uint64_t note[2])
 	note[1] = n->serving->process.note[1];
 }
 
+static void
+shm_say_killed(FILE *log, pid_t pid, const char *why)
+{
+	if (log)
+		fprintf(log, "farside node: killed process %d: %s\n", (int)pid, why);
+}
+
+static bool
+shm_has_ended(const struct shm_conn *c)
+{
+	struct pollfd p = { .fd = c->process.pidfd, .events = POLLIN };
+
+	return poll(&p, 1, 0) == 1;
+}
+
 static int
 shm_env_stop(void *arg, uint64_t serial)
 {
 	struct shm_node *n = arg;
 	struct shm_conn *c;
+	bool ended;
+	int err;
 
 	for (c = n->conns; c && c->session != serial; c = c->next)
 		;
@@ -131,7 +151,14 @@ shm_env_stop(void *arg, uint64_t serial)
 	/* A process that fences a session of its own would only kill itself. */
 	if (c->process.pid == n->serving->process.pid)
 		return -FAR_EINVAL;
-	return shm_process_kill(&c->process);
+	ended = c->killed || shm_has_ended(c);
+	err = shm_process_kill(&c->process);
+	if (err == -FAR_EAGAIN && !ended) {
+		for (struct shm_conn *k = n->conns; k; k = k->next)
+			k->killed |= k->process.pid == c->process.pid;
+		shm_say_killed(n->log, c->process.pid, "a client that was silent past its lease");
+	}
+	return err;
 }
 
 /* Connections ----------------------------------------------------------------------------------------------- */
@@ -400,6 +427,7 @@ shm_node_size(const struct shm_node *n)
 struct shm_left {
 	struct shm_file_id file;
 	bool known; /* which file it is */
+	FILE *log;
 	struct shm_why *why;
 };
 
@@ -407,9 +435,14 @@ static int
 shm_left_end(void *arg, uint64_t serial, const uint64_t note[2])
 {
 	struct shm_left *left = arg;
+	int err;
 
 	(void)serial;
-	return shm_process_end(note, left->known ? &left->file : NULL, left->why);
+	err = shm_process_end(note, left->known ? &left->file : NULL, left->why);
+	if (err == 1)
+		shm_say_killed(left->log, (pid_t)(note[0] & 0x7fffffff),
+			       "a client of the node's former life that still mapped the region");
+	return err < 0 ? err : 0;
 }
 
 /* Opens the region's tables once nobody of an earlier run can touch them. */
@@ -420,7 +453,7 @@ shm_node_take(struct shm_node *n, const struct shm_node_opts *opts, struct shm_w
 		.stop = shm_env_stop, .who = shm_env_who, .random = shm_env_random, .arg = n
 	};
 	const char *name = opts->file ? opts->file : opts->path;
-	struct shm_left left = { .why = why };
+	struct shm_left left = { .log = opts->log, .why = why };
 	int err;
 
 	err = opts->file ? shm_region_open(opts->file, opts->size, &env, &n->region, why)
@@ -619,6 +652,7 @@ shm_node_open(const struct shm_node_opts *opts, struct shm_node **out, struct sh
 	n->addr.sun_family = AF_UNIX;
 	memcpy(n->addr.sun_path, opts->path, len);
 	n->child = opts->child;
+	n->log = opts->log;
 	n->conns_max = shm_conns_max();
 	if ((err = shm_node_start(n, opts, why)) != 0) {
 		shm_node_close(n);

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 struct shm_node;
@@ -24,6 +25,7 @@ struct shm_node_opts {
 	const char *file; /* keeps the region, over restarts too; NULL: in memory, gone with the node */
 	uint64_t size;    /* bytes, rounded up to 4 KiB (from 4 MiB on to 2 MiB); 0: as the existing file has */
 	bool child;       /* ends with the parent process, and not by SIGINT */
+	FILE *log;        /* gets a line for each process that is killed; outlives the node; NULL: nobody is told */
 };
 
 /*

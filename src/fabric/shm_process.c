@@ -194,10 +194,10 @@ shm_process_end(const uint64_t note[2], const struct shm_file_id *file, struct s
 		err = shm_process_kill(&p);
 		ended = (struct pollfd){ .fd = p.pidfd, .events = POLLIN };
 		if (err == -FAR_EAGAIN)
-			err = poll(&ended, 1, SHM_PROCESS_WAIT_MS) == 1 ? 0 : -FAR_EACCESS;
+			err = poll(&ended, 1, SHM_PROCESS_WAIT_MS) == 1 ? 1 : -FAR_EACCESS;
 	}
 	close(p.pidfd);
-	if (err)
+	if (err < 0)
 		shm_why(why, err,
 			"process %d, a client of the last run, still maps the region and cannot be stopped",
 			(int)p.pid);

@@ -31,7 +31,7 @@ struct shm_file_id {
 bool shm_process_mapped(const void *base, struct shm_file_id *out);
 
 /* Ends the process that a note of an earlier run is about, and waits for it. One that does not map `file` any more has
- * closed its handle and is spared; NULL: the file is not known. 0 also when the process is gone already;
+ * closed its handle and is spared; NULL: the file is not known. 1: it was killed; 0: it is spared or gone already;
  * -FAR_EACCESS. */
 int shm_process_end(const uint64_t note[2], const struct shm_file_id *file, struct shm_why *why);
 

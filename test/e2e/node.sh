@@ -75,6 +75,18 @@ exec 4>&-
 [ $code = 137 ] && runs 0 get t k1999 && [ "$(cat out)" = 'value 1999' ]; ok "a client killed while it loads harms nobody"
 runs 0 put t after v && runs 0 check t; ok "writes go on, the table is sound"
 
+"$farside" load t feed --key id --value v >/dev/null 2>&1 &
+client=$!
+exec 4>feed
+head -100 rows >&4
+sleep 0.3
+kill -STOP $client
+sleep 3
+runs 0 check t --repair && wait $client 2>/dev/null
+[ $? = 137 ] && cat n0.err n1.err | grep -q "killed process $client: a client that was silent past its lease"
+ok "a client that stands still is killed, and the node says so"
+exec 4>&-
+
 # Nodes that die ----------------------------------------------------------------------------------------------
 
 ends $n1 TERM
@@ -101,7 +113,8 @@ ends $m0 KILL
 ends $m1 KILL
 start m0 --file g0 && m0=$node && start m1 --file g1 --size 64m && m1=$node; ok "both nodes killed and restarted on their files"
 wait $client 2>/dev/null
-[ $? = 137 ]; ok "the restart killed the client that was left"
+[ $? = 137 ] && cat m0.err m1.err | grep -q "killed process $client: a client of the node's former life"
+ok "the restart killed the client that was left, and said so"
 exec 4>&-
 runs 0 scan t && sort out | cmp -s - before && runs 0 check t; ok "every record is still there"
 runs 0 put t new v && runs 0 get t new; ok "and the table takes more"

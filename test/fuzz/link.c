@@ -37,6 +37,7 @@ link_send_hello(const struct link_node *n)
 	} control = { { 0 } };
 	struct iovec iov = { (void *)(uintptr_t)n->hello, n->hello_len };
 	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+	const int fds[2] = { n->region, n->region };
 	struct cmsghdr *cmsg;
 
 	if (n->fds) {
@@ -46,8 +47,7 @@ link_send_hello(const struct link_node *n)
 		cmsg->cmsg_level = SOL_SOCKET;
 		cmsg->cmsg_type = SCM_RIGHTS;
 		cmsg->cmsg_len = CMSG_LEN(n->fds * sizeof(int));
-		for (unsigned i = 0; i < n->fds; i++)
-			memcpy(CMSG_DATA(cmsg) + i * sizeof(int), &n->region, sizeof(int));
+		memcpy(control.bytes + CMSG_LEN(0), fds, n->fds * sizeof(int));
 	}
 	(void)sendmsg(n->sock, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
 }

@@ -231,6 +231,16 @@ sim_refuses(struct far_sim *s)
 	return true;
 }
 
+/* The node has acknowledged that session `serial` was told to stop: nothing of it may change memory from here on. */
+static void
+sim_acknowledge(struct far_sim *s, unsigned node, uint64_t serial)
+{
+	for (struct sim_conn *k = s->conns; k; k = k->next) {
+		if (k->session[node] == serial && k->life[node] == s->nodes[node].life)
+			k->fenced[node] = true;
+	}
+}
+
 /* One request to the node's control endpoint. It may cut runs of others (FENCE). */
 static void
 sim_call(struct far_sim *s, struct sim_run *r, struct far_op *op)
@@ -248,6 +258,8 @@ sim_call(struct far_sim *s, struct sim_run *r, struct far_op *op)
 
 		/* Our stop() is never under way. */
 		FAR_ASSERT(complete);
+		if (req.code == CONTROL_FENCE && reply.err == 0)
+			sim_acknowledge(s, r->chain->node, req.serial);
 		far_sim_touch(s, r->chain->node, 0, n->head_len);
 		if (req.code == CONTROL_GRANT && reply.err == 0) {
 			uint64_t head;
@@ -297,6 +309,7 @@ sim_atomic_half(struct far_sim *s, struct sim_run *r, struct far_op *op, uint64_
 		return;
 	}
 	sim_gap_close(n);
+	s->faults.unfenced += r->conn->fenced[r->chain->node];
 	old = *word;
 	n->gap_op = op;
 	n->gap_value = op->code == FAR_OP_FAA ? old + op->addend : op->desired;
@@ -310,10 +323,12 @@ sim_atomic_half(struct far_sim *s, struct sim_run *r, struct far_op *op, uint64_
 static void
 sim_single(struct far_sim *s, struct sim_run *r, struct far_op *op, uint8_t *at)
 {
-	if (op->code == FAR_OP_CALL)
+	if (op->code == FAR_OP_CALL) {
 		sim_call(s, r, op);
-	else
-		sim_atomic(s, r, op, (uint64_t *)at);
+		return;
+	}
+	s->faults.unfenced += r->conn->fenced[r->chain->node];
+	sim_atomic(s, r, op, (uint64_t *)at);
 }
 
 /* Does word `i` of the lane's operation. */
@@ -326,6 +341,7 @@ sim_word(struct far_sim *s, struct sim_run *r, struct sim_lane *l, uint32_t i)
 	if (l->op->code == FAR_OP_WRITE) {
 		from = local;
 		to = l->at;
+		s->faults.unfenced += r->conn->fenced[r->chain->node];
 	} else if (l->op->code != FAR_OP_READ) {
 		sim_single(s, r, l->op, l->at);
 		return;

@@ -90,6 +90,7 @@ struct far_sim_faults {
 	uint64_t discarded;  /* or were stopped by a fence or with their node */
 	uint64_t fenced;     /* connections that a node was told to stop */
 	uint64_t zombies;    /* of these: their client lived, and was refused afterwards */
+	uint64_t unfenced;   /* words that a client changed at a node after its FENCE was acknowledged: never */
 	uint64_t downs, ups_empty, ups_kept;
 	uint64_t evicted;    /* clients that had a session at a node that came back with its memory */
 	uint64_t refused;    /* grants */

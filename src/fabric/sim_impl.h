@@ -84,6 +84,7 @@ struct sim_conn {
 	bool protected;                  /* no node can stop it */
 	bool zombie;                     /* fenced while it lived, and not yet noticed it */
 	bool cut[FAR_NODES_MAX];         /* fenced there */
+	bool fenced[FAR_NODES_MAX];      /* a FENCE of its session there was acknowledged */
 	bool broken[FAR_NODES_MAX];      /* the queue pair to there */
 	uint64_t life[FAR_NODES_MAX];    /* of the node when we connected */
 	uint64_t session[FAR_NODES_MAX]; /* node_serve() keeps it */

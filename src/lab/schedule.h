@@ -35,6 +35,7 @@ enum schedule_verdict {
 	SCHEDULE_ENDLESS,        /* the run, or one operation after the last fault */
 	SCHEDULE_COSTLY,         /* more round trips than promised */
 	SCHEDULE_OUT_OF_BOUNDS,  /* an operation outside the region */
+	SCHEDULE_UNFENCED,       /* a client changed memory after its FENCE was acknowledged */
 	SCHEDULE_WRONG_SCAN,     /* a key came twice, or one that nobody touched did not come as it is */
 	SCHEDULE_NO_SETUP,       /* the world could not be built */
 	SCHEDULE_VERDICTS,

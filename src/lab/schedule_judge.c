@@ -86,6 +86,9 @@ schedule_judge(struct schedule *s)
 	if (far_sim_faults(s->sim)->invalid)
 		schedule_fail(s, SCHEDULE_OUT_OF_BOUNDS, "%llu operations outside the region",
 			      (unsigned long long)far_sim_faults(s->sim)->invalid);
+	if (far_sim_faults(s->sim)->unfenced)
+		schedule_fail(s, SCHEDULE_UNFENCED, "%llu words changed by fenced clients",
+			      (unsigned long long)far_sim_faults(s->sim)->unfenced);
 	for (unsigned i = 0; i < s->config.nodes && s->config.audit; i++)
 		if (far_sim_node_check(s->sim, i) != 0)
 			schedule_fail(s, SCHEDULE_BROKEN_TABLE, "node %u: its own tables", i);

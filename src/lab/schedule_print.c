@@ -18,6 +18,7 @@ schedule_verdict_name(unsigned verdict)
 		"endless",
 		"costly",
 		"out of bounds",
+		"unfenced",
 		"wrong scan",
 		"no setup",
 	};

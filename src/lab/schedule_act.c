@@ -166,26 +166,11 @@ schedule_desert(struct schedule_client *c, struct far_task *t)
 	c->pool = NULL;
 }
 
-/* Is this a client whose connection to a node breaks while the node lives? */
-static bool
-schedule_is_cut_off(const struct schedule_client *c)
-{
-	const struct schedule_config *g = &c->s->config;
-
-	return g->breaker == c->id + 1 || (g->victim == c->id + 1 && g->fate == FAR_SIM_BREAK);
-}
-
-/*
- * The session is over. Some say so to the nodes that still listen, as a user of the library would. Whoever is cut off
- * does not: a node that lives would keep the session, whose serial nobody knows once the home node has ended it, and
- * nobody would recover what it held there. On shm a connection ends only with its node or its process.
- */
+/* The session is over. Some say so to the nodes that still listen, as a user of the library would. */
 static void
 schedule_quit(struct schedule_client *c, struct far_task *t)
 {
-	bool silent = far_rng_below(&c->rng, 2) == 0;
-
-	if (silent || schedule_is_cut_off(c) || !c->pool || !c->pt) {
+	if (far_rng_below(&c->rng, 2) == 0 || !c->pool || !c->pt) {
 		schedule_desert(c, t);
 		return;
 	}

@@ -137,6 +137,7 @@ struct pool {
 
 	/* Session. `err`: 0, or why nothing works any more (-FAR_EFENCED, -FAR_ENODE). */
 	int err;
+	bool given_up;         /* S5 */
 	uint64_t serial;
 	uint32_t slot;
 	uint16_t beat;

@@ -204,9 +204,9 @@ pool_leave_nodes(struct pool *p, struct far_task *t, unsigned flags)
 		unsigned node = (i + 1) % p->nodes_n;
 		int err;
 
-		/* Where something of ours may still land (S5), only FENCE ends it: the home node must not say that it
-		 * is over. */
-		if (node == 0 && first && p->fabric->unsure)
+		/* Where something of ours may still land, or what we hold is still ours (S5), only FENCE ends that: the
+		 * home node must not say that it is over. */
+		if (node == 0 && first && p->given_up)
 			break;
 		err = pool_call(p, t, node, &req, &reply);
 		if (err && !first)

@@ -39,20 +39,21 @@ pool_note_error(struct pool *p, int err)
 }
 
 int
-pool_state(struct pool *p)
-{
-	if (p->fabric->unsure && !p->err)
-		p->err = -FAR_EFENCED; /* S5 */
-	return p->err;
-}
-
-int
 pool_give_up(struct pool *p, int err)
 {
 	FAR_ASSERT(err < 0);
+	p->given_up = true;
 	if (!p->err)
 		p->err = -FAR_EFENCED;
 	return err;
+}
+
+int
+pool_state(struct pool *p)
+{
+	if (p->fabric->unsure)
+		pool_give_up(p, -FAR_EUNSURE); /* S5 */
+	return p->err;
 }
 
 int

@@ -720,6 +720,9 @@ sim_close(struct far_fabric *f)
 	/* What it left behind at the nodes. */
 	k->thaw_ns = 0;
 	sim_cut(s, k, -1, -FAR_EFENCED);
+	/* Nobody fetches what is done: the world must not wait for that. */
+	for (; k->done; k->done = k->done->next)
+		s->done_n--;
 	for (link = &s->conns; *link != k; link = &(*link)->next)
 		continue;
 	*link = k->next;

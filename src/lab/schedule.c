@@ -335,10 +335,13 @@ schedule_start(struct schedule *s)
 	return 0;
 }
 
-/* Daemons of abandoned pools end here. */
+/* Daemons of abandoned pools end here, also those that wait for a chain that stands still. */
 static void
 schedule_end(struct schedule *s)
 {
+	for (unsigned i = 0; i <= SCHEDULE_CLIENTS; i++)
+		for (unsigned n = 0; n < s->clients[i].lives_n; n++)
+			far_sim_kill(s->clients[i].lives[n]);
 	far_loop_turn(s->loop);
 	for (unsigned i = 0; i <= SCHEDULE_CLIENTS; i++) {
 		struct schedule_client *c = &s->clients[i];

@@ -68,6 +68,22 @@ test_schedule_same_seed_same_hash_whatever_ran_before(void)
 	schedule_free(s);
 }
 
+/* A daemon of an abandoned pool waits for a completion that is late when the first of these ends. */
+static void
+test_schedule_late_completion_is_not_left_to_the_next_run(void)
+{
+	const struct far_index_ops *design = far_index_find(NULL);
+	struct schedule_result r;
+	struct schedule *s;
+
+	REQUIRE(schedule_new(&s) == 0);
+	for (uint64_t seed = 68563; seed < 68565; seed++) {
+		REQUIRE(schedule_run(s, seed, design, SCHEDULE_ALL, &r) == 0);
+		CHECK_EQ(r.verdict, SCHEDULE_GOOD);
+	}
+	schedule_free(s);
+}
+
 /* Configurations ------------------------------------------------------------------------------------------ */
 
 /* Written as text and read back, a configuration plays the same run. */
@@ -294,6 +310,7 @@ test_schedule_shrink_leaves_little_that_still_fails(void)
 
 TEST_MAIN(TEST(test_schedule_random_runs_are_good_and_meet_all_trouble),
 	  TEST(test_schedule_same_seed_same_hash_whatever_ran_before),
+	  TEST(test_schedule_late_completion_is_not_left_to_the_next_run),
 	  TEST(test_schedule_config_as_text_plays_the_same_run), TEST(test_schedule_config_that_cannot_be_is_refused),
 	  TEST(test_schedule_trace_tells_every_step_and_changes_none), TEST(test_schedule_broken_design_is_found),
 	  TEST(test_schedule_broken_scan_is_found),

@@ -640,8 +640,10 @@ test_node_killed_ends_operations_with_an_error(void)
 	CHECK_EQ(far_table_create(w.f, "u", NULL), -FAR_ENODE);
 	CHECK(strstr(far_errmsg(w.f), "a memory node is gone") != NULL);
 	CHECK_EQ(far_table_open(w.f, "t", &t), -FAR_ENODE);
-	CHECK_EQ(far_batch(w.t, &r, 1), -FAR_ENODE);
-	CHECK_EQ(r.result, -FAR_ENODE);
+	/* A put of which nobody knows what became of it ends the session. */
+	err = far_batch(w.t, &r, 1);
+	CHECK(err == -FAR_ENODE || err == -FAR_EFENCED);
+	CHECK_EQ(r.result, err);
 	CHECK_EQ(far_nodes(w.f, &info, 1), -FAR_ENODE);
 	test_close(&w);
 }

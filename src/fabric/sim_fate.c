@@ -232,10 +232,9 @@ sim_stray(struct far_sim *s, const struct sim_run *r, uint64_t until)
 	return true;
 }
 
-/* Ends every chain of `k` at `node` (< 0: any) as if the client had gone away; what is left of some of them lands
- * within `ns`. */
-static void
-sim_leave(struct far_sim *s, struct sim_conn *k, int node, uint64_t ns, int status)
+/* Takes all that sim_take() would, as a list. */
+static struct sim_run *
+sim_take_all(struct far_sim *s, struct sim_conn *k, int node)
 {
 	struct sim_run *r, *all = NULL;
 
@@ -243,6 +242,16 @@ sim_leave(struct far_sim *s, struct sim_conn *k, int node, uint64_t ns, int stat
 		r->next = all;
 		all = r;
 	}
+	return all;
+}
+
+/* Ends every chain of `k` at `node` (< 0: any) as if the client had gone away; what is left of some of them lands
+ * within `ns`. */
+static void
+sim_leave(struct far_sim *s, struct sim_conn *k, int node, uint64_t ns, int status)
+{
+	struct sim_run *r, *all = sim_take_all(s, k, node);
+
 	while ((r = all)) {
 		all = r->next;
 		if (ns && far_rng_below(&s->rng, 4) > 0 &&
@@ -257,12 +266,8 @@ sim_leave(struct far_sim *s, struct sim_conn *k, int node, uint64_t ns, int stat
 static void
 sim_repost(struct far_sim *s, struct sim_conn *k, int node, uint64_t ns)
 {
-	struct sim_run *r, *all = NULL;
+	struct sim_run *r, *all = sim_take_all(s, k, node);
 
-	while ((r = sim_take(s, k, node, false))) {
-		r->next = all;
-		all = r;
-	}
 	while ((r = all)) {
 		all = r->next;
 		if (ns && far_rng_below(&s->rng, 4) > 0)

@@ -48,8 +48,8 @@ struct far_index_ops {
 	 * pool_enter(). -FAR_ENOMEM. */
 	int (*create)(struct pool_table *pt, struct far_task *t, const struct far_index_opts *opts,
 		      struct far_addr *head);
-	/* Opens the table at pt->head. `pt` outlives the index. On error *out is untouched. Inside pool_enter(), which
-	 * the caller leaves after it set pt->ops and pt->index: what is cached here is valid until then (M2). */
+	/* Opens the table at pt->head. `pt` outlives the index. On error *out is untouched. Inside pool_enter(); called
+	 * by far_index_open() alone, which tells the pool before the brackets end. */
 	int (*open)(struct pool_table *pt, struct far_task *t, const struct far_index_opts *opts,
 		    struct far_index **out);
 	/* Frees the client's state; no operation is running. NULL is fine. */
@@ -91,5 +91,11 @@ const struct far_index_ops *far_index_find(const char *name);
 
 /* The i-th design or NULL. */
 const struct far_index_ops *far_index_at(unsigned i);
+
+/* Opens the table at pt->head with `ops` and makes it pt's: from here on the pool has it refreshed before it announces a
+ * later epoch (M2). So it must come before the pool_leave() of the brackets that it runs in. Codes of ops->open(); on
+ * error *out is untouched. */
+int far_index_open(const struct far_index_ops *ops, struct pool_table *pt, struct far_task *t,
+		   const struct far_index_opts *opts, struct far_index **out);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* registry.c -- the index designs, one line each; the first is the default. */
+/* registry.c -- the index designs, one line each; the first is the default. And how a pool's table gets its index. */
 #include "base/base.h"
 #include "index/index.h"
+#include "pool/pool.h"
 
 extern const struct far_index_ops race_ops;
 
@@ -25,4 +26,17 @@ far_index_find(const char *name)
 			return designs[i];
 	}
 	return NULL;
+}
+
+int
+far_index_open(const struct far_index_ops *ops, struct pool_table *pt, struct far_task *t,
+	       const struct far_index_opts *opts, struct far_index **out)
+{
+	int err = ops->open(pt, t, opts, out);
+
+	if (err)
+		return err;
+	pt->ops = ops;
+	pt->index = *out;
+	return 0;
 }

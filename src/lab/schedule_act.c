@@ -144,11 +144,7 @@ schedule_open(struct schedule_client *c, struct far_task *t, bool make)
 			: pool_table_open(c->pool, t, "t", &c->pt)) != 0 ||
 	    (err = pool_enter(c->pool, t)) != 0)
 		return err;
-	err = c->s->design->open(c->pt, t, &o, &c->ix);
-	if (!err) {
-		c->pt->ops = c->s->design;
-		c->pt->index = c->ix;
-	}
+	err = far_index_open(c->s->design, c->pt, t, &o, &c->ix);
 	left = pool_leave(c->pool, t);
 	return err ? err : left;
 }

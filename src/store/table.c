@@ -89,11 +89,7 @@ store_open_index(struct far_table *t, struct far_task *task, const struct far_in
 
 	if (err)
 		return err;
-	err = t->ops->open(t->pt, task, opts, &t->index);
-	if (!err) {
-		t->pt->ops = t->ops;
-		t->pt->index = t->index;
-	}
+	err = far_index_open(t->ops, t->pt, task, opts, &t->index);
 	/* A session that was revoked meanwhile tells so at the next operation. */
 	(void)pool_leave(t->pt->pool, task);
 	return err;

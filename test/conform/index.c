@@ -44,9 +44,7 @@ static void
 suite_open_index(struct suite *s, struct far_task *t, const struct far_index_opts *opts)
 {
 	REQUIRE(pool_enter(s->pool, t) == 0);
-	REQUIRE(s->ops->open(s->pt, t, opts, &s->ix) == 0);
-	s->pt->ops = s->ops;
-	s->pt->index = s->ix;
+	REQUIRE(far_index_open(s->ops, s->pt, t, opts, &s->ix) == 0);
 	CHECK_EQ(pool_leave(s->pool, t), 0);
 }
 

@@ -37,10 +37,7 @@ image_open(struct image_client *c, struct far_task *t, bool create)
 	}
 	if ((err = pool_enter(c->pool, t)) != 0)
 		return err;
-	if ((err = race->open(c->pt, t, &o, &c->ix)) == 0) {
-		c->pt->ops = race;
-		c->pt->index = c->ix;
-	}
+	err = far_index_open(race, c->pt, t, &o, &c->ix);
 	left = pool_leave(c->pool, t);
 	return err ? err : left;
 }

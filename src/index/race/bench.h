@@ -35,9 +35,7 @@ bench_open(struct bench *b, struct far_task *t, bool create, unsigned groups)
 		REQUIRE(pool_table_open(b->pool, t, "t", &b->pt) == 0);
 	}
 	REQUIRE(pool_enter(b->pool, t) == 0);
-	REQUIRE(race_open(b->pt, t, &o, &b->ix) == 0);
-	b->pt->ops = far_index_find("race");
-	b->pt->index = b->ix;
+	REQUIRE(far_index_open(far_index_find("race"), b->pt, t, &o, &b->ix) == 0);
 	CHECK_EQ(pool_leave(b->pool, t), 0);
 	b->elsewhere = !far_addr_node(race_unpack(race_of(b->ix)->dir[0]));
 }

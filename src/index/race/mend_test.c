@@ -32,10 +32,8 @@ mend_fiber(struct far_task *t, void *arg)
 	REQUIRE(race_create(m->pt, t, &o, &head) == 0);
 	REQUIRE(pool_table_commit(m->pt, t, head) == 0);
 	REQUIRE(pool_enter(m->pool, t) == 0);
-	REQUIRE(race_open(m->pt, t, &o, &m->ix) == 0);
+	REQUIRE(far_index_open(far_index_find("race"), m->pt, t, &o, &m->ix) == 0);
 	m->r = race_of(m->ix);
-	m->pt->ops = far_index_find("race");
-	m->pt->index = m->ix;
 	CHECK_EQ(pool_leave(m->pool, t), 0);
 	m->body(m, t);
 	pool_table_detach(m->pt, t);

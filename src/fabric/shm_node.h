@@ -49,6 +49,10 @@ void shm_node_close(struct shm_node *n);
 /* Length of the region in bytes, rounded as above. */
 uint64_t shm_node_size(const struct shm_node *n);
 
+/* Forks a process that serves a node with `opts` and then removes the directory `dir` (NULL: none); returns when it
+ * serves, with its *pid, which the caller waits for. 0, or -FAR_E as shm_node_open() and `why`: then it has ended. */
+int shm_node_fork(const struct shm_node_opts *opts, const char *dir, pid_t *pid, struct shm_why *why);
+
 /* A node as a child process, for tests and for programs that bring their own pool. */
 struct shm_child {
 	pid_t pid;

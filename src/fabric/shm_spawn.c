@@ -22,23 +22,20 @@ shm_child_path(const struct shm_child *c, char *path, size_t max)
 
 /* The child's life: reports how its start went through `report`, serves, and cleans up. */
 static _Noreturn void
-shm_child_run(const struct shm_child *c, uint64_t size, int report)
+shm_child_run(const struct shm_node_opts *opts, const char *dir, int report)
 {
-	char path[sizeof(c->dir) + 8];
-	struct shm_node_opts opts = { .path = path, .size = size, .child = true };
 	struct shm_node *n = NULL;
 	struct shm_why why = { "" };
-	int err;
+	int err = shm_node_open(opts, &n, &why);
 
-	shm_child_path(c, path, sizeof(path));
-	err = shm_node_open(&opts, &n, &why);
 	if (write(report, &err, sizeof(err)) < 0 || (err && write(report, &why, sizeof(why)) < 0))
 		err = -FAR_EIO;
 	close(report);
 	if (err == 0)
 		err = shm_node_serve(n, &why);
 	shm_node_close(n);
-	rmdir(c->dir);
+	if (dir)
+		rmdir(dir);
 	/* The parent's buffers and handlers are not ours to run. */
 	_exit(err ? 1 : 0);
 }
@@ -59,32 +56,54 @@ shm_child_wait(int report, struct shm_why *why)
 	return err;
 }
 
+static void
+shm_child_end(pid_t pid)
+{
+	kill(pid, SIGTERM);
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+int
+shm_node_fork(const struct shm_node_opts *opts, const char *dir, pid_t *pid, struct shm_why *why)
+{
+	int report[2], err;
+	pid_t child;
+
+	if (pipe2(report, O_CLOEXEC) != 0)
+		return shm_why(why, -FAR_EIO, "pipe: %s", strerror(errno));
+	if ((child = fork()) == 0) {
+		close(report[0]);
+		shm_child_run(opts, dir, report[1]);
+	}
+	err = child < 0 ? shm_why(why, -FAR_EIO, "fork: %s", strerror(errno)) : 0;
+	close(report[1]);
+	if (err == 0)
+		err = shm_child_wait(report[0], why);
+	close(report[0]);
+	if (err && child > 0)
+		shm_child_end(child);
+	if (err == 0)
+		*pid = child;
+	return err;
+}
+
 int
 shm_node_spawn(uint64_t size, struct shm_child *out, struct shm_why *why)
 {
 	const char *tmp = getenv("TMPDIR");
 	struct shm_child c = { .pid = 0 };
-	int report[2], err;
+	char path[sizeof(c.dir) + 8];
+	struct shm_node_opts opts = { .path = path, .size = size, .child = true };
+	int err;
 
 	/* A socket's path must be short. */
 	snprintf(c.dir, sizeof(c.dir), "%s/farside-XXXXXX", tmp && strlen(tmp) < 40 ? tmp : "/tmp");
 	if (mkdtemp(c.dir) == NULL)
 		return shm_why(why, -FAR_EIO, "%s: %s", c.dir, strerror(errno));
 	snprintf(c.uri, sizeof(c.uri), "shm:%s/node", c.dir);
-	if (pipe2(report, O_CLOEXEC) != 0) {
-		rmdir(c.dir);
-		return shm_why(why, -FAR_EIO, "pipe: %s", strerror(errno));
-	}
-	if ((c.pid = fork()) == 0) {
-		close(report[0]);
-		shm_child_run(&c, size, report[1]);
-	}
-	err = c.pid < 0 ? shm_why(why, -FAR_EIO, "fork: %s", strerror(errno)) : 0;
-	close(report[1]);
-	if (err == 0)
-		err = shm_child_wait(report[0], why);
-	close(report[0]);
-	if (err) {
+	shm_child_path(&c, path, sizeof(path));
+	if ((err = shm_node_fork(&opts, c.dir, &c.pid, why)) != 0) {
 		shm_node_stop(&c);
 		return err;
 	}
@@ -97,11 +116,8 @@ shm_node_stop(struct shm_child *c)
 {
 	char path[sizeof(c->dir) + 8];
 
-	if (c->pid > 0) {
-		kill(c->pid, SIGTERM);
-		while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
-			;
-	}
+	if (c->pid > 0)
+		shm_child_end(c->pid);
 	if (c->dir[0] != '\0') {
 		/* Left when the node was killed. */
 		shm_child_path(c, path, sizeof(path));

@@ -17,7 +17,6 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <farside/far.h>
@@ -62,47 +61,17 @@ struct chaos {
 	uint64_t repair_ns;
 };
 
-static uint64_t
-chaos_now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-}
-
 /* Memory nodes ---------------------------------------------------------------------------------------------- */
-
-static _Noreturn void
-chaos_node_run(const struct shm_node_opts *opts, int report)
-{
-	struct shm_why why = { "" };
-	struct shm_node *n = NULL;
-	int err = shm_node_open(opts, &n, &why);
-
-	if (err)
-		printf("# %s\n", why.text);
-	if (write(report, &err, sizeof(err)) != (ssize_t)sizeof(err))
-		_exit(2);
-	close(report);
-	if (!err)
-		shm_node_serve(n, &why);
-	shm_node_close(n);
-	_exit(0);
-}
 
 static void
 chaos_node_start(struct chaos *c, unsigned i)
 {
 	struct shm_node_opts opts = { c->path[i], c->file[i], CHAOS_REGION, .child = true };
-	int report[2], err = -FAR_EIO;
+	struct shm_why why = { "" };
+	int err = shm_node_fork(&opts, NULL, &c->node[i], &why);
 
-	REQUIRE(pipe2(report, O_CLOEXEC) == 0);
-	if ((c->node[i] = fork()) == 0)
-		chaos_node_run(&opts, report[1]);
-	close(report[1]);
-	REQUIRE(read(report[0], &err, sizeof(err)) == (ssize_t)sizeof(err));
-	close(report[0]);
+	if (err)
+		printf("# %s\n", why.text);
 	REQUIRE(err == 0);
 }
 

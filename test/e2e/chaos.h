@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <farside/fiber.h>
+
 #include "lab/recorder.h"
 
 enum {
@@ -67,5 +69,11 @@ int chaos_client_run(const struct chaos_client_opts *opts);
 
 /* Looks at every key once, by an iteration and one by one, and records it. 0, or 3 and the seat's `why`. */
 int chaos_client_verify(const struct chaos_client_opts *opts);
+
+static inline uint64_t
+chaos_now(void)
+{
+	return far_clock_real.now(far_clock_real.arg);
+}
 
 #endif

@@ -5,7 +5,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <farside/far.h>
@@ -43,15 +42,6 @@ struct client_ops {
 	uint8_t values[CHAOS_BATCH][CHAOS_VALUE_MAX];
 	unsigned n;
 };
-
-static uint64_t
-client_now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-}
 
 static void
 client_fail(struct client *c, const char *format, ...)
@@ -278,7 +268,7 @@ client_call_one(struct client *c, struct far_request *r)
 static void
 client_call(struct client *c, struct client_ops *b)
 {
-	uint64_t began = client_now();
+	uint64_t began = chaos_now();
 
 	if (b->n == 1)
 		b->requests[0].result = client_call_one(c, &b->requests[0]);
@@ -287,7 +277,7 @@ client_call(struct client *c, struct client_ops *b)
 	for (unsigned i = 0; i < b->n; i++)
 		client_note_return(c, b->ops[i], &b->requests[i]);
 	if (!c->lost && !__atomic_load_n(&c->seat->excused, __ATOMIC_SEQ_CST))
-		c->seat->slowest_ns = far_max(c->seat->slowest_ns, client_now() - began);
+		c->seat->slowest_ns = far_max(c->seat->slowest_ns, chaos_now() - began);
 }
 
 static uint32_t

@@ -26,37 +26,15 @@ struct outage {
 	pid_t node[2];
 };
 
-static _Noreturn void
-outage_node_run(const struct shm_node_opts *opts, int report)
-{
-	struct shm_why why = { "" };
-	struct shm_node *n = NULL;
-	int err = shm_node_open(opts, &n, &why);
-
-	if (err)
-		printf("# %s\n", why.text);
-	if (write(report, &err, sizeof(err)) != (ssize_t)sizeof(err))
-		_exit(2);
-	close(report);
-	if (!err)
-		shm_node_serve(n, &why);
-	shm_node_close(n);
-	_exit(0);
-}
-
 static int
 outage_start(struct outage *o, unsigned i)
 {
 	struct shm_node_opts opts = { o->path[i], o->file[i], OUTAGE_SIZE, .child = true };
-	int report[2], err = -FAR_EIO;
+	struct shm_why why = { "" };
+	int err = shm_node_fork(&opts, NULL, &o->node[i], &why);
 
-	fflush(stdout);
-	REQUIRE(pipe(report) == 0);
-	if ((o->node[i] = fork()) == 0)
-		outage_node_run(&opts, report[1]);
-	close(report[1]);
-	REQUIRE(read(report[0], &err, sizeof(err)) == (ssize_t)sizeof(err));
-	close(report[0]);
+	if (err)
+		printf("# %s\n", why.text);
 	return err;
 }
 

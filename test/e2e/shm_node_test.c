@@ -55,50 +55,16 @@ e2e_init(struct e2e *e)
 	snprintf(e->file, sizeof(e->file), "%s/region", e->dir);
 }
 
-static _Noreturn void
-e2e_node_run(const struct shm_node_opts *opts, int report)
-{
-	struct {
-		int err;
-		struct shm_why why;
-	} start = { 0 };
-	struct shm_node *n = NULL;
-
-	start.err = shm_node_open(opts, &n, &start.why);
-	if (write(report, &start, sizeof(start)) != (ssize_t)sizeof(start))
-		_exit(2);
-	close(report);
-	if (start.err == 0)
-		shm_node_serve(n, &start.why);
-	shm_node_close(n);
-	_exit(0);
-}
-
 /* Starts a node; e->err and e->why tell how that went. `file` may be NULL. */
 static int
 e2e_start(struct e2e *e, const char *file, uint64_t size)
 {
-	struct {
-		int err;
-		struct shm_why why;
-	} start;
 	/* A test that dies leaves no node behind. */
 	struct shm_node_opts opts = { .path = e->path, .file = file, .size = size, .child = true };
-	int report[2];
 
-	REQUIRE(pipe2(report, O_CLOEXEC) == 0);
-	if ((e->node = fork()) == 0)
-		e2e_node_run(&opts, report[1]);
-	REQUIRE(e->node > 0);
-	close(report[1]);
-	REQUIRE(read(report[0], &start, sizeof(start)) == (ssize_t)sizeof(start));
-	close(report[0]);
-	e->err = start.err;
-	e->why = start.why;
-	if (e->err) {
-		waitpid(e->node, NULL, 0);
-		e->node = 0;
-	}
+	e->node = 0;
+	e->why = (struct shm_why){ "" };
+	e->err = shm_node_fork(&opts, NULL, &e->node, &e->why);
 	return e->err;
 }
 

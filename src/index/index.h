@@ -92,9 +92,8 @@ const struct far_index_ops *far_index_find(const char *name);
 /* The i-th design or NULL. */
 const struct far_index_ops *far_index_at(unsigned i);
 
-/* Opens the table at pt->head with `ops` and makes it pt's: from here on the pool has it refreshed before it announces a
- * later epoch (M2). So it must come before the pool_leave() of the brackets that it runs in. Codes of ops->open(); on
- * error *out is untouched. */
+/* Opens the table at pt->head with `ops` and makes it pt's: from here on the pool has it refreshed before it announces
+ * a later epoch (M2). Inside pool_enter(). Codes of ops->open(); on error *out is untouched. */
 int far_index_open(const struct far_index_ops *ops, struct pool_table *pt, struct far_task *t,
 		   const struct far_index_opts *opts, struct far_index **out);
 

@@ -38,6 +38,16 @@ ends() {
 	code=$?
 }
 
+# loads ROWS: leaves a client ($client) in the middle of a load from the fifo `feed`, of which descriptor 4 is the other
+# end: it has got ROWS and waits for more
+loads() {
+	"$farside" load t feed --key id --value v >/dev/null 2>&1 &
+	client=$!
+	exec 4>feed
+	printf '%s\n' "$1" >&4
+	sleep 0.3
+}
+
 # Starting ----------------------------------------------------------------------------------------------------
 
 start n0 --size 64m --file f0; ok "node on a new file"
@@ -65,21 +75,13 @@ runs 3 node "shm:$dir/n2" --size 60000g --file f2 && grep -q "f2: cannot take" e
 seq 1 2000 | sed 's/.*/{"id":"k&","v":"value &"}/' >rows
 "$farside" create t && "$farside" load t rows --key id --value v >out 2>err; ok "load"
 mkfifo feed
-"$farside" load t feed --key id --value v >/dev/null 2>&1 &
-client=$!
-exec 4>feed
-seq 3000 3500 | sed 's/.*/{"id":"k&","v":"late"}/' >&4
-sleep 0.3
+loads "$(seq 3000 3500 | sed 's/.*/{"id":"k&","v":"late"}/')"
 ends $client KILL
 exec 4>&-
 [ $code = 137 ] && runs 0 get t k1999 && [ "$(cat out)" = 'value 1999' ]; ok "a client killed while it loads harms nobody"
 runs 0 put t after v && runs 0 check t; ok "writes go on, the table is sound"
 
-"$farside" load t feed --key id --value v >/dev/null 2>&1 &
-client=$!
-exec 4>feed
-head -100 rows >&4
-sleep 0.3
+loads "$(head -100 rows)"
 kill -STOP $client
 sleep 3
 runs 0 check t --repair && wait $client 2>/dev/null
@@ -103,11 +105,7 @@ start m0 --size 64m --file g0 && m0=$node && start m1 --size 64m --file g1 && m1
 "$farside" create t && "$farside" load t rows --key id --value v >out 2>err && runs 0 scan t; ok "a pool on files"
 sort out >before
 # One client stops in the middle of its work and never learns of the restart.
-"$farside" load t feed --key id --value v >/dev/null 2>&1 &
-client=$!
-exec 4>feed
-head -100 rows >&4
-sleep 0.3
+loads "$(head -100 rows)"
 kill -STOP $client
 ends $m0 KILL
 ends $m1 KILL

@@ -45,18 +45,28 @@ sim_configure(const struct sim_args *a, struct schedule_config *c)
 	return bad ? cli_error(&a->common, "%s: makes no run", a->file) : CLI_OK;
 }
 
+/* What is to be played, and something that plays it. */
+static int
+sim_prepare(const struct sim_args *a, struct schedule_config *c, struct schedule **s)
+{
+	int code = sim_configure(a, c), err;
+
+	if (code != CLI_OK)
+		return code;
+	err = schedule_new(s);
+	return err ? cli_error(&a->common, "%s", far_strerror(err)) : CLI_OK;
+}
+
 static int
 sim_run(const struct sim_args *a)
 {
 	struct schedule_config c;
 	struct schedule_result r;
 	struct schedule *s;
-	int code = sim_configure(a, &c), err;
+	int code = sim_prepare(a, &c, &s), err;
 
 	if (code != CLI_OK)
 		return code;
-	if ((err = schedule_new(&s)) != 0)
-		return cli_error(&a->common, "%s", far_strerror(err));
 	if (a->trace)
 		schedule_trace(s, sim_print_line, stdout);
 	err = schedule_play(s, &c, a->design, &r);
@@ -79,12 +89,10 @@ sim_shrink(const struct sim_args *a)
 	struct schedule_config c;
 	struct schedule_result r;
 	struct schedule *s;
-	int code = sim_configure(a, &c), err;
+	int code = sim_prepare(a, &c, &s), err;
 
 	if (code != CLI_OK)
 		return code;
-	if ((err = schedule_new(&s)) != 0)
-		return cli_error(&a->common, "%s", far_strerror(err));
 	cli_catch_signals();
 	err = schedule_shrink(s, &k, &c, &r);
 	if (!err)

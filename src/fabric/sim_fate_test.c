@@ -2,7 +2,7 @@
 /* sim_fate_test.c -- what the simulator does to protocols when it is asked to: each fault shows, and only then. */
 #include "base/base.h"
 #include "fabric/backend.h"
-#include "fabric/sim.h"
+#include "fabric/sim_rig.h"
 #include "pool/control.h"
 #include "test.h"
 
@@ -40,13 +40,10 @@ static void
 rig_open(struct rig *r, uint64_t seed, bool raw, const struct far_sim_policy *p)
 {
 	struct far_sim_opts o = { .seed = seed, .nodes_n = 2, .region_len = REGION, .raw = raw };
-	struct far_loop_opts lo = { .seed = seed };
 
 	memset(r, 0, sizeof(*r));
-	REQUIRE(far_sim_open(&o, &r->sim) == 0);
+	sim_rig_open(&o, &r->sim, &r->loop);
 	far_sim_set_policy(r->sim, p);
-	lo.clock = far_sim_clock(r->sim);
-	REQUIRE(far_loop_open(&lo, &r->loop) == 0);
 	for (unsigned i = 0; i < CLIENTS; i++)
 		REQUIRE(far_sim_connect(r->sim, r->loop, NULL, &r->fabric[i]) == 0);
 }
@@ -54,10 +51,7 @@ rig_open(struct rig *r, uint64_t seed, bool raw, const struct far_sim_policy *p)
 static void
 rig_close(struct rig *r)
 {
-	for (unsigned i = 0; i < CLIENTS; i++)
-		far_fabric_close(r->fabric[i]);
-	far_loop_close(r->loop);
-	far_sim_close(r->sim);
+	sim_rig_close(r->sim, r->loop, r->fabric, CLIENTS);
 }
 
 static void

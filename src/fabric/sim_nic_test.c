@@ -4,7 +4,7 @@
 
 #include "fabric/backend.h"
 #include "fabric/nic.h"
-#include "fabric/sim.h"
+#include "fabric/sim_rig.h"
 #include "test.h"
 
 enum { CLIENTS = 4, REGION = 1 << 16 };
@@ -40,13 +40,9 @@ struct rig {
 static void
 rig_make(struct rig *r, const struct far_sim_opts *o, const struct far_sim_timing *t)
 {
-	struct far_loop_opts l = { .seed = o->seed };
-
 	memset(r, 0, sizeof(*r));
-	REQUIRE(far_sim_open(o, &r->sim) == 0);
+	sim_rig_open(o, &r->sim, &r->loop);
 	REQUIRE(far_sim_time(r->sim, t) == 0);
-	l.clock = far_sim_clock(r->sim);
-	REQUIRE(far_loop_open(&l, &r->loop) == 0);
 }
 
 static void
@@ -79,10 +75,7 @@ rig_connect(struct rig *r)
 static void
 rig_close(struct rig *r)
 {
-	for (unsigned i = 0; i < r->clients_n; i++)
-		far_fabric_close(r->clients[i]);
-	far_loop_close(r->loop);
-	far_sim_close(r->sim);
+	sim_rig_close(r->sim, r->loop, r->clients, r->clients_n);
 }
 
 static void

@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 #include "fabric/backend.h"
+#include "fabric/sim_rig.h"
 #include "pool/node.h"
 #include "test.h"
 
@@ -42,12 +43,9 @@ static void
 rig_open(struct rig *r, uint64_t seed, bool raw)
 {
 	struct far_sim_opts o = { .seed = seed, .nodes_n = 2, .region_len = REGION, .raw = raw };
-	struct far_loop_opts lo = { .seed = seed };
 
 	memset(r, 0, sizeof(*r));
-	REQUIRE(far_sim_open(&o, &r->sim) == 0);
-	lo.clock = far_sim_clock(r->sim);
-	REQUIRE(far_loop_open(&lo, &r->loop) == 0);
+	sim_rig_open(&o, &r->sim, &r->loop);
 	rig_connect(r);
 }
 
@@ -70,9 +68,7 @@ rig_reset(struct rig *r, uint64_t seed)
 static void
 rig_close(struct rig *r)
 {
-	rig_disconnect(r);
-	far_loop_close(r->loop);
-	far_sim_close(r->sim);
+	sim_rig_close(r->sim, r->loop, r->fabric, CLIENTS);
 }
 
 static void

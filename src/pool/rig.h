@@ -3,8 +3,7 @@
 #ifndef FAR_POOL_RIG_H
 #define FAR_POOL_RIG_H
 
-#include <fabric/sim.h>
-
+#include "fabric/sim_rig.h"
 #include "pool/client.h"
 #include "test.h"
 
@@ -22,13 +21,10 @@ static inline void
 rig_open(struct rig *r, unsigned nodes, uint64_t region_len, uint64_t seed)
 {
 	struct far_sim_opts o = { .seed = seed, .nodes_n = nodes, .region_len = region_len };
-	struct far_loop_opts l = { .seed = seed };
 
 	memset(r, 0, sizeof(*r));
 	r->opts = (struct pool_opts){ .lease_ns = 200000000, .tick_ns = 10000000 };
-	REQUIRE(far_sim_open(&o, &r->sim) == 0);
-	l.clock = far_sim_clock(r->sim);
-	REQUIRE(far_loop_open(&l, &r->loop) == 0);
+	sim_rig_open(&o, &r->sim, &r->loop);
 }
 
 struct rig_call {
@@ -82,10 +78,7 @@ rig_close(struct rig *r)
 		far_sim_kill(r->fabric[i]);
 	}
 	far_loop_turn(r->loop);
-	for (unsigned i = 0; i < RIG_CLIENTS; i++)
-		far_fabric_close(r->fabric[i]);
-	far_loop_close(r->loop);
-	far_sim_close(r->sim);
+	sim_rig_close(r->sim, r->loop, r->fabric, RIG_CLIENTS);
 }
 
 /* What most tests do ---------------------------------------------------------------------------------------- */

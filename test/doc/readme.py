@@ -56,6 +56,8 @@ def run_session(steps, folder, env):
             command = command[:-1] + ">/dev/null 2>&1 </dev/null &\n"
             if uri:  # the node is up when its socket is there
                 command += f"for i in $(seq 100); do [ -S {uri.group(1)} ] && break; sleep 0.05; done"
+        if command.startswith("kill "):  # what the shell says of jobs that end belongs here, not to a later command
+            command += "\nwait\ntrue"
         script += command + f"\necho {MARK} $?\n"
     run = subprocess.run(["bash", "-c", script], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT, text=True, timeout=60)

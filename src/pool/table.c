@@ -58,13 +58,15 @@ table_roots(struct pool *p, struct far_task *t, struct pool_root **out)
 	return pool_note_error(p, err);
 }
 
-/* The bytes of a live root: strings that end, a head inside a region. */
+/* The bytes of a live root: a serial, strings that end, a head inside a region. */
 static bool
 table_root_is_sane(const struct pool *p, const struct pool_root *r)
 {
 	struct far_addr head = { r->head };
 	const struct pool_super *s;
 
+	if (POOL_ROOT_SERIAL(r->state) == 0)
+		return false;
 	if (!memchr(r->name, 0, sizeof(r->name)) || !memchr(r->design, 0, sizeof(r->design)) ||
 	    !r->name[0])
 		return false;
@@ -178,7 +180,7 @@ pool_table_new(struct pool *p, struct far_task *t, const char *name, const char 
 	memcpy(req.design, design, strlen(design));
 	if ((err = pool_call(p, t, 0, &req, &reply)) != 0)
 		return err;
-	if (reply.table >= p->places[0].super.roots_n)
+	if (reply.table >= p->places[0].super.roots_n || POOL_ROOT_SERIAL(reply.serial) == 0)
 		return -FAR_ECORRUPT;
 	r.state = POOL_ROOT_STATE(POOL_ROOT_MAKING, reply.serial);
 	r.seed = reply.seed;

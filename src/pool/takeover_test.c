@@ -244,6 +244,9 @@ spoil_roots(struct rig *r, struct far_task *t, unsigned client)
 	root->head = far_addr_make(0, s->roots_off).raw;
 	CHECK_EQ(pool_table_open(r->pool[client], t, "devices", &pt), -FAR_ECORRUPT);
 	*root = good;
+	root->state = POOL_ROOT_STATE(POOL_ROOT_LIVE, 0);
+	CHECK_EQ(pool_table_open(r->pool[client], t, "devices", &pt), -FAR_ECORRUPT);
+	*root = good;
 	memset(root->name, 'd', sizeof(root->name));
 	CHECK_EQ(pool_table_open(r->pool[client], t, "devices", &pt), -FAR_ENOENT);
 	*root = good;

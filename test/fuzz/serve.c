@@ -3,8 +3,10 @@
  * Target: the node's side of its control socket against a client that sends anything. The node runs in a thread; the
  * harness is several clients at once. Whatever they do, another client is served.
  */
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -24,7 +26,7 @@ enum { SERVE_PEERS = 3,
 
 struct serve_node {
 	pthread_t thread;
-	pthread_barrier_t ready;
+	sem_t ready;
 	struct shm_node *node;
 	char path[64];
 	unsigned runs;
@@ -46,7 +48,7 @@ serve_thread(void *arg)
 
 	/* Signals are blocked in this thread, and taken here. */
 	FUZZ_CHECK(shm_node_open(&opts, &n->node, &why) == 0);
-	pthread_barrier_wait(&n->ready);
+	FUZZ_CHECK(sem_post(&n->ready) == 0);
 	FUZZ_CHECK(shm_node_serve(n->node, &why) == 0);
 	shm_node_close(n->node);
 	return NULL;
@@ -56,6 +58,7 @@ static void
 serve_stop(struct serve_node *n)
 {
 	FUZZ_CHECK(pthread_kill(n->thread, SIGTERM) == 0 && pthread_join(n->thread, NULL) == 0);
+	FUZZ_CHECK(sem_destroy(&n->ready) == 0);
 	n->runs = 0;
 }
 
@@ -78,10 +81,10 @@ serve_start(struct serve_node *n)
 	if (n->runs++ > 0)
 		return;
 	snprintf(n->path, sizeof(n->path), "/tmp/farside-fuzz-%d", (int)getpid());
-	FUZZ_CHECK(pthread_barrier_init(&n->ready, NULL, 2) == 0);
+	FUZZ_CHECK(sem_init(&n->ready, 0, 0) == 0);
 	FUZZ_CHECK(pthread_create(&n->thread, NULL, serve_thread, n) == 0);
-	pthread_barrier_wait(&n->ready);
-	FUZZ_CHECK(pthread_barrier_destroy(&n->ready) == 0);
+	while (sem_wait(&n->ready) != 0)
+		FUZZ_CHECK(errno == EINTR);
 }
 
 static void

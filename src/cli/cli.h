@@ -118,10 +118,4 @@ int cli_say_interrupted(const struct cli_common *c);
 /* True when standard error is a terminal: there progress is shown. */
 bool cli_shows_progress(void);
 
-/* Parses an unsigned number with an optional suffix k, m, g (powers of 1024): false when it is none or above max. */
-bool cli_parse_number(const char *text, uint64_t max, uint64_t *out);
-
-/* The value of --`option`, such a number from `min` to `max`. Another one ends the program with a message of argp. */
-uint64_t cli_option_number(struct argp_state *state, const char *option, const char *arg, uint64_t min, uint64_t max);
-
 #endif

@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/embedded.h"
+#include "cli/number.h"
 #include "cli/progress.h"
 #include "lab/profile.h"
 
@@ -134,14 +135,30 @@ struct bench_args {
 	unsigned clients[BENCH_SWEEP_MAX], clients_n; /* a sweep when there are several */
 };
 
-static void
-bench_number(struct argp_state *state, const char *option, const char *arg, uint64_t max,
-	     uint64_t *out)
-{
-	if (!cli_parse_number(arg, max, out))
-		argp_error(state, "--%s: '%s' is not a number up to %llu", option, arg,
-			   (unsigned long long)max);
-}
+#define BENCH_SLOT(key, option, kind, min, max, member)          \
+	{                                                        \
+		BENCH_OPTION_##key,                              \
+		option,                                          \
+		{ NUMBER_##kind, min, max },                     \
+		offsetof(struct bench_args, member)              \
+	}
+
+static const struct number_slot bench_slots[] = {
+	BENCH_SLOT(KEYS, "keys", COUNT, 0, UINT64_C(1) << 40, keys),
+	BENCH_SLOT(OPS, "ops", COUNT, 1, UINT64_C(1) << 40, ops),
+	BENCH_SLOT(ITEMS, "items", COUNT, 0, UINT64_C(1) << 50, items),
+	BENCH_SLOT(KEY_SIZE, "key-size", SIZE, 0, FAR_KEY_MAX, key_len),
+	BENCH_SLOT(VALUE_SIZE, "value-size", SIZE, 0, FAR_VALUE_MAX, value_len),
+	BENCH_SLOT(SEED, "seed", COUNT, 0, UINT64_MAX / 2, opts.seed),
+	BENCH_SLOT(THREADS, "threads", COUNT, 1, 1024, threads),
+	BENCH_SLOT(DEPTH, "depth", COUNT, 1, 4096, depth),
+	BENCH_SLOT(NODES, "nodes", COUNT, 1, FAR_NODES_MAX, nodes),
+	BENCH_SLOT(SIZE, "size", SIZE, 1, UINT64_C(1) << 46, size),
+	BENCH_SLOT(MACHINES, "machines", COUNT, 1, 1024, machines),
+	BENCH_SLOT(FOOTPRINT, "footprint", COUNT, 1, 1 << 20, footprint),
+	BENCH_SLOT(WARMUP, "warmup", COUNT, 0, UINT64_C(1) << 40, warmup),
+	{ 0 },
+};
 
 /* "4" or "1,2,4" */
 static void
@@ -150,17 +167,13 @@ bench_clients(struct argp_state *state, struct bench_args *a, char *arg)
 	char *next;
 
 	for (a->clients_n = 0; arg; arg = next) {
-		uint64_t n;
-
 		next = strchr(arg, ',');
 		if (next)
 			*next++ = '\0';
-		bench_number(state, "clients", arg, 1024, &n);
-		if (n == 0)
-			argp_error(state, "--clients: at least 1");
 		if (a->clients_n == BENCH_SWEEP_MAX)
 			argp_error(state, "--clients: at most %d numbers", BENCH_SWEEP_MAX);
-		a->clients[a->clients_n++] = (unsigned)n;
+		a->clients[a->clients_n++] = (unsigned)number_option(
+			state, "clients", arg, (struct number_range){ NUMBER_COUNT, 1, 1024 });
 	}
 }
 
@@ -174,85 +187,30 @@ bench_theta(struct argp_state *state, const char *arg, double *out)
 		argp_error(state, "--theta: '%s' does not lie between 0 and 1", arg);
 }
 
-/* The options of the simulator. */
-static bool
-bench_parse_sim(struct bench_args *a, int key, const char *arg, struct argp_state *state)
+/* Notes options that some pools do not take. */
+static void
+bench_note(struct bench_args *a, int key, const char *arg)
 {
 	switch (key) {
 	case BENCH_OPTION_MACHINES:
 		a->sim_only = "--machines";
-		bench_number(state, "machines", arg, 1024, &a->machines);
-		return true;
+		break;
 	case BENCH_OPTION_FOOTPRINT:
 		a->sim_only = "--footprint";
-		bench_number(state, "footprint", arg, 1 << 20, &a->footprint);
-		return true;
+		break;
 	case BENCH_OPTION_WARMUP:
 		a->sim_only = "--warmup";
-		bench_number(state, "warmup", arg, (uint64_t)1 << 40, &a->warmup);
-		return true;
+		break;
 	case BENCH_OPTION_SHARED_QP:
-		a->opts.shared_qp = true;
-		if (!arg)
-			return true;
-		a->sim_only = "--shared-qp=N";
-		bench_number(state, "shared-qp", arg, 1024, &a->queues);
-		if (a->queues == 0)
-			argp_error(state, "--shared-qp: at least 1");
-		return true;
-	default:
-		return false;
-	}
-}
-
-/* The options that take a number: where it goes and how large it may be. */
-static bool
-bench_parse_number(struct bench_args *a, int key, const char *arg, struct argp_state *state)
-{
-	uint64_t cache;
-
-	switch (key) {
-	case BENCH_OPTION_KEYS:
-		bench_number(state, "keys", arg, (uint64_t)1 << 40, &a->keys);
-		return true;
-	case BENCH_OPTION_OPS:
-		bench_number(state, "ops", arg, (uint64_t)1 << 40, &a->ops);
-		if (a->ops == 0)
-			argp_error(state, "--ops: at least 1");
-		return true;
-	case BENCH_OPTION_KEY_SIZE:
-		bench_number(state, "key-size", arg, FAR_KEY_MAX, &a->key_len);
-		return true;
-	case BENCH_OPTION_VALUE_SIZE:
-		bench_number(state, "value-size", arg, FAR_VALUE_MAX, &a->value_len);
-		return true;
-	case BENCH_OPTION_THREADS:
-		bench_number(state, "threads", arg, 1024, &a->threads);
-		return true;
-	case BENCH_OPTION_ITEMS:
-		bench_number(state, "items", arg, (uint64_t)1 << 50, &a->items);
-		return true;
-	case BENCH_OPTION_DEPTH:
-		bench_number(state, "depth", arg, 4096, &a->depth);
-		return true;
+		if (arg)
+			a->sim_only = "--shared-qp=N";
+		break;
 	case BENCH_OPTION_NODES:
 		a->own_pool = "--nodes";
-		bench_number(state, "nodes", arg, FAR_NODES_MAX, &a->nodes);
-		return true;
+		break;
 	case BENCH_OPTION_SIZE:
 		a->own_pool = "--size";
-		bench_number(state, "size", arg, (uint64_t)1 << 46, &a->size);
-		return true;
-	case BENCH_OPTION_SEED:
-		bench_number(state, "seed", arg, UINT64_MAX / 2, &a->opts.seed);
-		return true;
-	case BENCH_OPTION_CACHE:
-		bench_number(state, "cache", arg, UINT64_MAX / 2, &cache);
-		if (cache != 0)
-			argp_error(state, "--cache: this version has no cache; only 0 is possible");
-		return true;
-	default:
-		return false;
+		break;
 	}
 }
 
@@ -261,7 +219,8 @@ bench_parse(int key, char *arg, struct argp_state *state)
 {
 	struct bench_args *a = state->input;
 
-	if (bench_parse_number(a, key, arg, state) || bench_parse_sim(a, key, arg, state))
+	bench_note(a, key, arg);
+	if (number_take(bench_slots, key, arg, state))
 		return 0;
 	switch (key) {
 	case ARGP_KEY_INIT:
@@ -284,6 +243,16 @@ bench_parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case BENCH_OPTION_NO_CREDITS:
 		a->opts.no_credits = true;
+		return 0;
+	case BENCH_OPTION_SHARED_QP:
+		a->opts.shared_qp = true;
+		if (arg)
+			a->queues = number_option(state, "shared-qp", arg,
+						  (struct number_range){ NUMBER_COUNT, 1, 1024 });
+		return 0;
+	case BENCH_OPTION_CACHE:
+		if (strcmp(arg, "0") != 0)
+			argp_error(state, "--cache: this version has no cache; only 0 is possible");
 		return 0;
 	case BENCH_OPTION_CLIENTS:
 		bench_clients(state, a, arg);
@@ -317,7 +286,7 @@ static const struct argp bench_argp = {
 	       "  farside bench --workload A --keys 1m --threads 2\n\n"
 	       "With --pool sim:PROFILE the pool and its clients are simulated, in virtual time:\n\n"
 	       "  farside bench --pool sim:cx6-200 --clients 512\n\n"
-	       "Numbers may end in k, m or g (powers of 1024). Times include making the operation, some 30 ns. "
+	       "Numbers may end in k, m, g or t (powers of 1024). Times include making the operation, some 30 ns. "
 	       "Bytes are those of RoCEv2 frames. Interrupted, it reports what was done until then.",
 	.children = bench_children,
 };
@@ -379,10 +348,6 @@ bench_spec(struct bench_args *a)
 	s->value_len = a->value_len;
 	if ((wrong = workload_check(s)) != NULL) {
 		cli_error(&a->common, "%s", wrong);
-		return CLI_USAGE;
-	}
-	if (a->threads == 0 || a->depth == 0 || a->nodes == 0) {
-		cli_error(&a->common, "threads, depth and nodes must be at least 1");
 		return CLI_USAGE;
 	}
 	a->opts.depth = (unsigned)a->depth;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_create.c -- farside create TABLE. */
 #include "cli/commands.h"
+#include "cli/number.h"
 
 struct create {
 	struct cli_common common;
@@ -29,7 +30,8 @@ create_parse(int key, char *arg, struct argp_state *state)
 		c->opts.design = arg;
 		return 0;
 	case 'g':
-		c->opts.groups = (unsigned)cli_option_number(state, "groups", arg, 1, 1 << 20);
+		c->opts.groups = (unsigned)number_option(
+			state, "groups", arg, (struct number_range){ NUMBER_COUNT, 1, 1 << 20 });
 		return 0;
 	case 'i':
 		c->if_missing = true;

@@ -21,6 +21,7 @@
 #include "cli/commands.h"
 #include "cli/demo.h"
 #include "cli/embedded.h"
+#include "cli/number.h"
 
 enum {
 	DEMO_NODES = 2,
@@ -407,32 +408,32 @@ static const struct argp_option demo_options[] = {
 	{ 0 },
 };
 
+#define DEMO_SLOT(key, option, kind, min, max, member) \
+	{ DEMO_OPTION_##key, option, { NUMBER_##kind, min, max }, offsetof(struct demo, member) }
+
+static const struct number_slot demo_slots[] = {
+	DEMO_SLOT(READINGS, "readings", COUNT, DEMO_CLIENTS_MAX, UINT64_C(1) << 31, plan.readings),
+	DEMO_SLOT(OPS, "ops", COUNT, 1, UINT64_C(1) << 31, plan.ops),
+	DEMO_SLOT(SIZE, "size", SIZE, 1, UINT64_C(1) << 46, size),
+	DEMO_SLOT(SEED, "seed", COUNT, 0, UINT64_MAX / 2, plan.seed),
+	{ 0 },
+};
+
 static error_t
 demo_parse(int key, char *arg, struct argp_state *state)
 {
 	struct demo *d = state->input;
-	uint64_t n;
 
+	if (number_take(demo_slots, key, arg, state))
+		return 0;
 	switch (key) {
 	case 'j':
 		d->common.json = true;
 		return 0;
-	case DEMO_OPTION_READINGS:
-		n = cli_option_number(state, "readings", arg, DEMO_CLIENTS_MAX, (uint64_t)1 << 31);
-		d->plan.readings = n;
-		return 0;
-	case DEMO_OPTION_OPS:
-		d->plan.ops = cli_option_number(state, "ops", arg, 1, (uint64_t)1 << 31);
-		return 0;
 	case DEMO_OPTION_CLIENTS:
-		n = cli_option_number(state, "clients", arg, 2, DEMO_CLIENTS_MAX);
-		d->plan.clients = (unsigned)n;
-		return 0;
-	case DEMO_OPTION_SIZE:
-		d->size = cli_option_number(state, "size", arg, 1, (uint64_t)1 << 46);
-		return 0;
-	case DEMO_OPTION_SEED:
-		d->plan.seed = cli_option_number(state, "seed", arg, 0, UINT64_MAX / 2);
+		d->plan.clients = (unsigned)number_option(
+			state, "clients", arg,
+			(struct number_range){ NUMBER_COUNT, 2, DEMO_CLIENTS_MAX });
 		return 0;
 	case DEMO_OPTION_IEEE:
 		d->plan.ieee_dir = arg;

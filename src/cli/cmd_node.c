@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/number.h"
 #include "fabric/shm_node.h"
 
 struct node_args {
@@ -16,7 +17,7 @@ struct node_args {
 
 static const struct argp_option node_options[] = {
 	{ "size", 's', "BYTES", 0,
-	  "Size of the region, at least 320k; k, m, g are powers of 1024. Not needed for a FILE that exists",
+	  "Size of the region, at least 320k; k, m, g, t are powers of 1024. Not needed for a FILE that exists",
 	  0 },
 	{ "file", 'f', "FILE", 0,
 	  "Keep the region in FILE (mode 0600), over restarts too; without it the region is in memory "
@@ -33,13 +34,16 @@ node_parse(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case 's':
-		a->opts.size = cli_option_number(state, "size", arg, 0, UINT64_C(1) << 46);
+		a->opts.size = number_option(
+			state, "size", arg,
+			(struct number_range){ NUMBER_SIZE, 1, UINT64_C(1) << 46 });
 		return 0;
 	case 'f':
 		a->opts.file = arg;
 		return 0;
 	case 'r':
-		a->ready_fd = (int)cli_option_number(state, "ready-fd", arg, 0, 1 << 20);
+		a->ready_fd = (int)number_option(
+			state, "ready-fd", arg, (struct number_range){ NUMBER_PLAIN, 0, 1 << 20 });
 		return 0;
 	case ARGP_KEY_ARG:
 		if (state->arg_num > 0)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/number.h"
 
 enum { SCAN_SHOWN = 200 /* bytes of a key or value for people */ };
 
@@ -36,7 +37,8 @@ scan_parse(int key, char *arg, struct argp_state *state)
 		s->prefix = arg;
 		return 0;
 	case 'n':
-		s->limit = cli_option_number(state, "limit", arg, 0, UINT64_MAX);
+		s->limit = number_option(state, "limit", arg,
+					 (struct number_range){ NUMBER_COUNT, 0, UINT64_MAX });
 		return 0;
 	case 'k':
 		s->keys = true;

@@ -15,6 +15,7 @@
 
 #include "base/base.h"
 #include "cli/commands.h"
+#include "cli/number.h"
 #include "cli/sim.h"
 #include "lab/schedule_shrink.h"
 
@@ -33,7 +34,7 @@ sim_configure(const struct sim_args *a, struct schedule_config *c)
 	FILE *in;
 	int bad;
 
-	schedule_config_draw(c, a->seed, a->flags);
+	schedule_config_draw(c, a->seed, (unsigned)a->flags);
 	if (!a->file)
 		return CLI_OK;
 	if (!(in = fopen(a->file, "r")))
@@ -144,68 +145,37 @@ static const struct argp_option sim_options[] = {
 	{ 0 },
 };
 
-static uint64_t
-sim_number(struct argp_state *state, const char *arg, uint64_t min, uint64_t max)
-{
-	uint64_t n = 0;
+#define SIM_SLOT(key, option, kind, min, max, member) \
+	{ key, option, { NUMBER_##kind, min, max }, offsetof(struct sim_args, member) }
 
-	if (!cli_parse_number(arg, max, &n) || n < min)
-		argp_error(state, "'%s' is not a number from %" PRIu64 " to %" PRIu64, arg, min,
-			   max);
-	return n;
-}
-
-/* "90s", "10m", "2h"; in nanoseconds. */
-static uint64_t
-sim_time(struct argp_state *state, const char *arg)
-{
-	char *end;
-	unsigned long n;
-
-	errno = 0;
-	n = strtoul(arg, &end, 10);
-	if (end == arg || *arg == '-' || errno || n == 0 || n > 1000000 || !*end || end[1] ||
-	    !strchr("smh", *end))
-		argp_error(state, "'%s' is not a time such as 90s, 10m or 2h", arg);
-	n *= *end == 'h' ? 3600 : *end == 'm' ? 60
-					      : 1;
-	return (uint64_t)n * 1000000000;
-}
+static const struct number_slot sim_slots[] = {
+	SIM_SLOT(SIM_OPTION_FLAGS, "flags", PLAIN, 0, 127, flags),
+	SIM_SLOT('s', "seed", COUNT, 0, UINT64_MAX / 2, seed),
+	SIM_SLOT(SIM_OPTION_FROM, "from", COUNT, 0, UINT64_MAX / 2, seed),
+	SIM_SLOT(SIM_OPTION_TRIES, "tries", COUNT, 0, 1000000, tries),
+	SIM_SLOT(SIM_OPTION_RUNS, "runs", COUNT, 1, UINT64_MAX / 2, runs),
+	SIM_SLOT(SIM_OPTION_JOBS, "jobs", COUNT, 1, SIM_JOBS_MAX, jobs),
+	SIM_SLOT(SIM_OPTION_TIME, "time", TIME, 1, SIM_TIME_MAX, time_ns),
+	{ 0 },
+};
 
 static error_t
 sim_parse(int key, char *arg, struct argp_state *state)
 {
 	struct sim_args *a = state->input;
 
+	if (number_take(sim_slots, key, arg, state))
+		return 0;
 	switch (key) {
 	case SIM_OPTION_TRACE:
 		a->trace = true;
 		return 0;
 	case SIM_OPTION_DESIGN:
 		if (!(a->design = far_index_find(arg)))
-			argp_error(state, "'%s' is not a design", arg);
-		return 0;
-	case SIM_OPTION_FLAGS:
-		a->flags = (unsigned)sim_number(state, arg, 0, 127);
-		return 0;
-	case 's':
-	case SIM_OPTION_FROM:
-		a->seed = sim_number(state, arg, 0, UINT64_MAX / 2);
+			argp_error(state, "--design: there is no '%s'", arg);
 		return 0;
 	case SIM_OPTION_FILE:
 		a->file = arg;
-		return 0;
-	case SIM_OPTION_TRIES:
-		a->tries = sim_number(state, arg, 0, 1000000);
-		return 0;
-	case SIM_OPTION_TIME:
-		a->time_ns = sim_time(state, arg);
-		return 0;
-	case SIM_OPTION_RUNS:
-		a->runs = sim_number(state, arg, 1, UINT64_MAX / 2);
-		return 0;
-	case SIM_OPTION_JOBS:
-		a->jobs = sim_number(state, arg, 1, SIM_JOBS_MAX);
 		return 0;
 	case SIM_OPTION_LEDGER:
 		a->ledger = arg;
@@ -213,7 +183,9 @@ sim_parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_ARG:
 		/* The verb; argp permutes, so it may come behind options. */
 		if (a->common.command)
-			argp_error(state, "'%s' is too much", arg);
+			argp_error(state,
+				   "'%s' is too much: one of run, soak, shrink is all it takes",
+				   arg);
 		a->common.command = arg;
 		return 0;
 	case ARGP_KEY_NO_ARGS:

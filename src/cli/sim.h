@@ -7,6 +7,8 @@
 #include "index/index.h"
 #include "lab/schedule_sums.h"
 
+#define SIM_TIME_MAX (UINT64_C(1000000) * 3600 * 1000000000) /* ns of a soak: a million hours */
+
 enum {
 	SIM_JOBS_MAX = 256,
 	SIM_BAD_MAX = 64, /* seeds that are named */
@@ -15,8 +17,7 @@ enum {
 struct sim_args {
 	struct cli_common common; /* `json` is not used */
 	const struct far_index_ops *design;
-	unsigned flags;
-	uint64_t seed, runs, tries;
+	uint64_t flags, seed, runs, tries;
 	bool trace;
 	const char *file;   /* a scenario */
 	uint64_t time_ns;

@@ -42,8 +42,9 @@ sim_ledger_add(const struct sim_args *a, const struct schedule_sums *sum, double
 	ledger_commit(commit, sizeof(commit));
 	if (ftell(file) == 0)
 		fputs(ledger_head, file);
-	fprintf(file, "| %s | %s, %u | %" PRIu64 "-%" PRIu64 " | %" PRIu64 " | %" PRIu64, commit,
-		a->design->name, a->flags, a->seed, a->seed + sum->runs - 1, sum->runs, sum->verbs);
+	fprintf(file, "| %s | %s, %" PRIu64 " | %" PRIu64 "-%" PRIu64 " | %" PRIu64 " | %" PRIu64,
+		commit, a->design->name, a->flags, a->seed, a->seed + sum->runs - 1, sum->runs,
+		sum->verbs);
 	fprintf(file,
 		" | %" PRIu64 " | %" PRIu64 " | %" PRIu64 " | %" PRIu64 " | %.0f | %" PRIu64 " |\n",
 		sum->kinds[SCHEDULE_KIND_KILL], sum->kinds[SCHEDULE_KIND_FAULT],

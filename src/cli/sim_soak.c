@@ -82,7 +82,8 @@ soak_play(const struct sim_args *a, struct soak *k, struct soak_job *job)
 		/* A portion is played to its end: what was played has no gaps. */
 		for (; seed < end && !job->err; seed++) {
 			atomic_store(&job->at, seed);
-			if ((job->err = schedule_run(s, seed, a->design, a->flags, &r)) != 0)
+			if ((job->err = schedule_run(s, seed, a->design, (unsigned)a->flags, &r)) !=
+			    0)
 				break;
 			schedule_sums_add(&job->sum, seed, &r);
 			atomic_fetch_add(&job->runs, 1);

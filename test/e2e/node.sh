@@ -58,7 +58,7 @@ n1=$node
 [ ! -e f0.new ]; ok "nothing else is left beside the file"
 runs 2 node; ok "no path is wrong usage"
 runs 2 node "shm:$dir/n2"; ok "no size is wrong usage"
-runs 2 node "shm:$dir/n2" --size 4x && grep -q "'4x' is no number" err; ok "malformed size"
+runs 2 node "shm:$dir/n2" --size 4x && grep -q "'4x' is no number of bytes from 1 to 64t" err; ok "malformed size"
 runs 2 node "tcp:$dir/n2" --size 64m && grep -q 'shm:PATH' err; ok "another scheme"
 runs 2 node "shm:$dir/n2" --size 100k && grep -q 'too few or too many' err && [ ! -e n2 ]; ok "size too small"
 runs 3 node "shm:$dir/n0" --size 64m && grep -q "^farside node: $dir/n0: another memory node serves this socket" err; ok "second node on one socket"

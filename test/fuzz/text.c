@@ -4,7 +4,7 @@
 #include <jansson.h>
 
 #include "cli/bytes.h"
-#include "cli/cli.h"
+#include "cli/number.h"
 #include "fuzz/fuzz.h"
 #include "store/handle.h"
 
@@ -64,33 +64,48 @@ text_human(struct far_bytes raw, size_t max)
 	bytes_free(&b);
 }
 
-/* The same, in the plainest way. */
+/* Letters stand for powers of 1024; or of 60 seconds, and then there must be one. */
 static bool
-text_number_plain(const char *s, uint64_t max, uint64_t *out)
+text_unit_plain(const char *s, bool seconds, __uint128_t *unit)
 {
-	static const char units[] = "kmg";
-	__uint128_t n = 0;
-	const char *u;
+	const char *letters = seconds ? "smh" : "kmgt";
+	const char *u = *s ? strchr(letters, tolower((unsigned char)*s)) : NULL;
+
+	*unit = seconds ? 1000000000 : 1;
+	if (*s == '\0')
+		return !seconds;
+	if (!u || s[1] || (seconds && isupper((unsigned char)*s)))
+		return false;
+	for (long i = u - letters + !seconds; i > 0; i--)
+		*unit *= seconds ? 60 : 1024;
+	return true;
+}
+
+/* The same as number_parse(), in the plainest way. */
+static bool
+text_number_plain(const char *s, struct number_range range, uint64_t *out)
+{
+	__uint128_t n = 0, unit;
 
 	if (!isdigit((unsigned char)*s))
 		return false;
 	for (; isdigit((unsigned char)*s); s++)
-		n = n > max ? n : n * 10 + (unsigned)(*s - '0');
-	u = *s ? strchr(units, tolower((unsigned char)*s)) : NULL;
-	if (*s && (!u || s[1]))
+		n = n > range.max ? n : n * 10 + (unsigned)(*s - '0');
+	if (range.kind < NUMBER_COUNT ? *s != '\0' : !text_unit_plain(s, range.kind == NUMBER_TIME, &unit))
 		return false;
-	n <<= u ? 10 * (u - units + 1) : 0;
+	if (range.kind >= NUMBER_COUNT)
+		n *= unit;
 	*out = (uint64_t)n;
-	return n <= max;
+	return n >= range.min && n <= range.max;
 }
 
 static void
-text_number(const char *s, uint64_t max)
+text_number(const char *s, struct number_range range)
 {
 	uint64_t got = 0, want = 0;
-	bool fine = cli_parse_number(s, max, &got);
+	bool fine = number_parse(s, range, &got);
 
-	FUZZ_CHECK(fine == text_number_plain(s, max, &want));
+	FUZZ_CHECK(fine == text_number_plain(s, range, &want));
 	FUZZ_CHECK(!fine || got == want);
 }
 
@@ -117,7 +132,16 @@ text_uri(const char *s)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const uint64_t limits[] = { UINT64_MAX, 1 << 20, 0, 1000000007 };
+	static const struct number_range ranges[] = {
+		{ NUMBER_COUNT, 0, UINT64_MAX },
+		{ NUMBER_SIZE, 5, 1 << 20 },
+		{ NUMBER_COUNT, 0, 0 },
+		{ NUMBER_COUNT, 7, 1000000007 },
+		{ NUMBER_TIME, 1, UINT64_MAX },
+		{ NUMBER_TIME, 0, UINT64_C(1) << 44 },
+		{ NUMBER_PLAIN, 1, 65536 },
+		{ NUMBER_VERSION, 0, UINT64_MAX },
+	};
 	struct fuzz_in in = { data, size };
 	unsigned mode = fuzz_byte(&in);
 	struct far_bytes raw = far_bytes(in.at, in.left);
@@ -137,7 +161,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		text_human(raw, mode >> 3);
 		break;
 	case 4:
-		text_number(s = fuzz_string(&in, 64), limits[mode >> 3 & 3]);
+		text_number(s = fuzz_string(&in, 64), ranges[mode >> 3 & 7]);
 		free(s);
 		break;
 	default:

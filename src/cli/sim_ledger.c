@@ -9,49 +9,81 @@
 
 static const char ledger_head[] =
 	"# Soaks of the simulator\n\n"
-	"Each row is one `farside sim soak --ledger FILE`, which appends it: nothing here is written by hand. Counts add up\n"
-	"over runs of the same protocol code. `killed`, `faults` (a node or a connection), `splits` (in flight) and `zombies`\n"
-	"(fenced, and woke up) count the schedules that met them.\n\n"
-	"| commit | design, flags | seeds | schedules | verbs | killed | faults | splits | zombies | schedules/s | not good |\n"
-	"|---|---|---|---|---|---|---|---|---|---|---|\n";
+	"Each row is one `farside sim soak --ledger FILE`, which appends it: nothing here is written by hand. `protocol` is a\n"
+	"digest of the sources under src/pool, src/index and src/store without tests; counts add up over the rows that have\n"
+	"it in common. `killed`, `faults` (a node or a connection), `splits` (in flight) and `zombies` (fenced, and woke up)\n"
+	"count the schedules that met them.\n\n"
+	"| protocol | commit | design, flags | seeds | schedules | verbs | killed | faults | splits | zombies | schedules/s | not good |\n"
+	"|---|---|---|---|---|---|---|---|---|---|---|---|\n";
 
-/* The commit that lies here, else the program's version. */
+enum { LEDGER_WORD = 64, LEDGER_LINE = 1024, LEDGER_SCHEDULES = 5 /* column, the first is 1 */ };
+
+/* The first line that a command prints about the checkout that lies here, else the program's version. */
 static void
-ledger_commit(char out[], size_t len)
+ledger_ask(const char *command, char out[static LEDGER_WORD])
 {
-	FILE *git = popen("git describe --always --dirty --abbrev=12 2>/dev/null", "r");
+	FILE *git = popen(command, "r");
+	bool told = git && fgets(out, LEDGER_WORD, git);
 
-	snprintf(out, len, "%s", FAR_VERSION);
-	if (!git)
-		return;
-	if (!fgets(out, (int)len, git))
-		snprintf(out, len, "%s", FAR_VERSION);
+	if (git && pclose(git) != 0)
+		told = false;
+	if (!told)
+		snprintf(out, LEDGER_WORD, "%s", FAR_VERSION);
 	out[strcspn(out, "\n")] = 0;
-	pclose(git);
+}
+
+/* The schedules of all rows of that protocol. */
+static uint64_t
+ledger_total(FILE *file, const char *protocol)
+{
+	char line[LEDGER_LINE];
+	uint64_t total = 0;
+
+	rewind(file);
+	while (fgets(line, sizeof(line), file)) {
+		char *at = line;
+
+		if (strncmp(line, "| ", 2) != 0 ||
+		    strncmp(line + 2, protocol, strlen(protocol)) != 0)
+			continue;
+		for (unsigned i = 0; i < LEDGER_SCHEDULES && at; i++)
+			at = strchr(at + (i > 0), '|');
+		total += at ? strtoull(at + 1, NULL, 10) : 0;
+	}
+	return total;
 }
 
 int
 sim_ledger_add(const struct sim_args *a, const struct schedule_sums *sum, double seconds)
 {
-	FILE *file = fopen(a->ledger, "a");
-	char commit[64];
+	FILE *file = fopen(a->ledger, "a+");
+	char commit[LEDGER_WORD], protocol[LEDGER_WORD];
+	uint64_t total;
 	bool ok;
 
 	if (!file)
 		return cli_error(&a->common, "%s: %s", a->ledger, strerror(errno));
-	ledger_commit(commit, sizeof(commit));
+	ledger_ask("git describe --always --dirty --abbrev=12 2>/dev/null", commit);
+	ledger_ask(
+		"git rev-parse -q --verify HEAD >/dev/null 2>&1 && git ls-tree -r HEAD:src pool index store |"
+		" grep -v '_test\\.' | git hash-object --stdin | cut -c1-12",
+		protocol);
+	fseek(file, 0, SEEK_END);
 	if (ftell(file) == 0)
 		fputs(ledger_head, file);
-	fprintf(file, "| %s | %s, %" PRIu64 " | %" PRIu64 "-%" PRIu64 " | %" PRIu64 " | %" PRIu64,
-		commit, a->design->name, a->flags, a->seed, a->seed + sum->runs - 1, sum->runs,
-		sum->verbs);
+	fprintf(file,
+		"| %s | %s | %s, %" PRIu64 " | %" PRIu64 "-%" PRIu64 " | %" PRIu64 " | %" PRIu64,
+		protocol, commit, a->design->name, a->flags, a->seed, a->seed + sum->runs - 1,
+		sum->runs, sum->verbs);
 	fprintf(file,
 		" | %" PRIu64 " | %" PRIu64 " | %" PRIu64 " | %" PRIu64 " | %.0f | %" PRIu64 " |\n",
 		sum->kinds[SCHEDULE_KIND_KILL], sum->kinds[SCHEDULE_KIND_FAULT],
 		sum->kinds[SCHEDULE_KIND_SPLIT], sum->kinds[SCHEDULE_KIND_ZOMBIE],
 		(double)sum->runs / seconds, sum->bad);
+	total = ledger_total(file, protocol);
 	ok = !ferror(file);
 	if (fclose(file) != 0 || !ok)
 		return cli_error(&a->common, "%s: %s", a->ledger, strerror(errno));
+	printf("%s: %" PRIu64 " schedules of this protocol code\n", a->ledger, total);
 	return CLI_OK;
 }

@@ -19,7 +19,8 @@ runs 0 sim run --seed 8 --flags 16 && grep -q '^plain 1' out; ok "flags choose w
 runs 0 sim soak --runs 64 --jobs 2 --ledger book.md && grep -q '^race: 64 runs from seed 1,.* 0 not good' out
 ok "a soak plays as many as it is told to"
 grep -q 'client killed' out && grep -q 'split in flight' out; ok "it says how many met what"
-runs 0 sim soak --runs 32 --from 65 --ledger book.md
+runs 0 sim soak --runs 32 --from 65 --ledger book.md && grep -q '^book.md: 96 schedules' out
+ok "the ledger adds up what is of the same protocol code"
 [ "$(grep -c '^| .* | race, 47 | 1-64 | 64 |' book.md)" = 1 ] &&
 	[ "$(grep -c '^| .* | race, 47 | 65-96 | 32 |' book.md)" = 1 ] && [ "$(grep -c '^|---' book.md)" = 1 ]
 ok "the ledger gets a row for each"

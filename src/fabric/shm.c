@@ -6,11 +6,7 @@
  * batch touches, in one tight loop: so the cache misses and page walks of all fibers that wait overlap. (Prefetching
  * at post does not do that: a prefetch waits for its page walk, and the code between two posts fills the
  * processor's window.)
- *
- * What the guarantees rest on. G1: regions are only touched by aligned 8-byte atomic loads and stores. G2: atomics
- * are the processor's own. G3: operations run in order; loads acquire and stores release, which orders everything but
- * a load behind an earlier store: there, and at a chain's end for G6, stands a full fence. An atomic is one.
- * G5: every operation is checked against the mapping's length before its address is computed.
+ * words.h says what the guarantees rest on.
  */
 #include "fabric/shm.h"
 
@@ -19,7 +15,6 @@
 #include <time.h>
 
 #include "base/base.h"
-#include "fiber/san.h"
 
 enum {
 	SHM_LINE = 64,
@@ -38,96 +33,51 @@ struct shm {
 	uint64_t checked;             /* when the sockets were looked at */
 	unsigned ticks;
 	uint64_t timeout_ns;
-	uint64_t fence_word;
 	struct shm_link links[];
 };
 
 /* Executing ------------------------------------------------------------------------------------------------ */
 
-static inline void
-shm_fence(struct shm *s)
-{
-#if FIBER_TSAN
-	__atomic_fetch_add(&s->fence_word, 0, __ATOMIC_SEQ_CST);
-#else
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-#endif
-}
-
-static inline void
-shm_read(const unsigned char *from, unsigned char *to, size_t len)
-{
-	for (size_t i = 0; i < len; i += 8) {
-		uint64_t w = __atomic_load_n((const uint64_t *)(from + i), __ATOMIC_ACQUIRE);
-
-		memcpy(to + i, &w, 8);
-	}
-}
-
-static inline void
-shm_write(unsigned char *to, const unsigned char *from, size_t len)
-{
-	for (size_t i = 0; i < len; i += 8) {
-		uint64_t w;
-
-		memcpy(&w, from + i, 8);
-		__atomic_store_n((uint64_t *)(to + i), w, __ATOMIC_RELEASE);
-	}
-}
-
-/* Where an operation goes, or NULL when it leaves the region or is not aligned. */
+/* Where an operation goes, or NULL. */
 static inline unsigned char *
 shm_place(const struct shm_link *k, const struct far_op *op)
 {
-	uint64_t off = far_addr_off(op->addr), len = op->len;
-
-	if ((off | len) % 8 != 0 || off > k->len || len > k->len - off)
-		return NULL;
-	return k->base + off;
+	return words_place(&k->words, far_addr_off(op->addr), op->len);
 }
 
-/* *dirty: there are stores that no fence followed. */
 static inline int
-shm_execute_op(struct shm *s, const struct shm_link *k, const struct far_op *op, bool *dirty)
+shm_execute_op(struct words *w, const struct far_op *op)
 {
-	unsigned char *p = shm_place(k, op);
+	unsigned char *p = words_place(w, far_addr_off(op->addr), op->len);
 	uint64_t word;
 
 	if (!p)
 		return -FAR_EACCESS;
 	switch (op->code) {
 	case FAR_OP_READ:
-		if (*dirty)
-			shm_fence(s);
-		*dirty = false;
-		shm_read(p, op->buf, op->len);
+		words_read(w, p, op->buf, op->len);
 		return 0;
 	case FAR_OP_WRITE:
-		shm_write(p, op->buf, op->len);
-		*dirty = true;
+		words_write(w, p, op->buf, op->len);
 		return 0;
 	case FAR_OP_CAS:
-		word = op->expect;
-		__atomic_compare_exchange_n((uint64_t *)p, &word, op->desired, false,
-					    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+		word = words_cas(w, p, op->expect, op->desired);
 		break;
 	case FAR_OP_FAA:
-		word = __atomic_fetch_add((uint64_t *)p, op->addend, __ATOMIC_SEQ_CST);
+		word = words_faa(w, p, op->addend);
 		break;
 	default:
 		return -FAR_ENOTSUP;
 	}
 	memcpy(op->buf, &word, 8);
-	*dirty = false;
 	return 0;
 }
 
 static void
 shm_execute(struct shm *s, struct far_chain *c)
 {
-	const struct shm_link *k = &s->links[c->node];
+	struct shm_link *k = &s->links[c->node];
 	const struct far_op *op = c->first;
-	bool dirty = false;
 	int err = 0;
 
 	if (k->dead) {
@@ -135,9 +85,8 @@ shm_execute(struct shm *s, struct far_chain *c)
 		return;
 	}
 	for (uint32_t i = 0; i < c->cut && err == 0; i++, op = op->next)
-		err = shm_execute_op(s, k, op, &dirty);
-	if (dirty)
-		shm_fence(s);
+		err = shm_execute_op(&k->words, op);
+	words_settle(&k->words);
 	if (err != 0)
 		c->status = err;
 }
@@ -325,7 +274,7 @@ shm_fabric_open(const char *spec, struct far_loop *l, const struct far_fabric_op
 			shm_close(&s->base);
 			return err;
 		}
-		s->base.region_len[s->base.nodes_n++] = k->len;
+		s->base.region_len[s->base.nodes_n++] = k->words.len;
 		p += len;
 	}
 	far_fabric_init(&s->base, &shm_fabric_ops, l, opts);
@@ -349,8 +298,8 @@ shm_connect_memory(const struct shm_memory *nodes, unsigned n, struct far_loop *
 	if (!s)
 		return -FAR_ENOMEM;
 	for (unsigned i = 0; i < n; i++) {
-		s->links[i].base = nodes[i].base;
-		s->links[i].len = s->base.region_len[i] = nodes[i].len;
+		s->links[i].words = (struct words){ nodes[i].base, nodes[i].len, false, 0 };
+		s->base.region_len[i] = nodes[i].len;
 		s->links[i].memory = nodes[i];
 	}
 	s->base.nodes_n = n;

@@ -4,6 +4,7 @@
 #define FAR_FABRIC_SHM_H
 
 #include "fabric/backend.h"
+#include "fabric/words.h"
 
 extern const struct far_fabric_ops shm_fabric_ops;
 
@@ -29,8 +30,7 @@ enum { SHM_CALLS = 64 }; /* calls in flight at most to one node */
 
 /* The connection to one node. */
 struct shm_link {
-	unsigned char *base;
-	uint64_t len;
+	struct words words;
 	int sock;   /* -1: a node inside this process */
 	bool dead;  /* hung up: nothing happens there any more */
 	struct shm_memory memory;

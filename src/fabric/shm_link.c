@@ -177,8 +177,7 @@ shm_link_map(struct shm_link *k, int fd, uint64_t len)
 		munmap(base, len);
 		return -FAR_ENOMEM;
 	}
-	k->base = base;
-	k->len = len;
+	k->words = (struct words){ base, len, false, 0 };
 	return 0;
 }
 
@@ -212,7 +211,7 @@ shm_link_close(struct shm_link *k)
 {
 	if (k->sock < 0)
 		return;
-	munmap(k->base, k->len);
+	munmap(k->words.base, k->words.len);
 	close(k->sock);
 }
 

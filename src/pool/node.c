@@ -449,6 +449,12 @@ node_open(void *region, uint64_t len, const struct node_env *env, struct node **
 	return 0;
 }
 
+const struct pool_super *
+node_identity(const struct node *n)
+{
+	return &n->id;
+}
+
 void
 node_close(struct node *n)
 {

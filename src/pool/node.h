@@ -50,6 +50,9 @@ void node_close(struct node *n);
 int node_left(const void *region, uint64_t len, int (*each)(void *arg, uint64_t serial, const uint64_t note[2]),
 	      void *arg);
 
+/* The superblock's fixed part, as the node knows it. */
+const struct pool_super *node_identity(const struct node *n);
+
 /* Verifies page table, sessions and roots in the region against each other and against the node's own state. Returns
  * the number of violations; each is reported. */
 int node_check(const struct node *n, far_report_fn *report, void *arg);

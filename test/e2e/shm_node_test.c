@@ -591,9 +591,9 @@ test_child_of_a_client_does_not_inherit_the_mapping(void)
 	e2e_init(&e);
 	REQUIRE(e2e_start(&e, NULL, E2E_SIZE) == 0);
 	REQUIRE(shm_link_open(&k, e.path, strlen(e.path), UINT64_C(5000000000)) == 0);
-	CHECK(mincore(k.base, 4096, &resident) == 0);
+	CHECK(mincore(k.words.base, 4096, &resident) == 0);
 	if ((pid = fork()) == 0)
-		_exit(mincore(k.base, 4096, &resident) != 0 && errno == ENOMEM ? 0 : 1);
+		_exit(mincore(k.words.base, 4096, &resident) != 0 && errno == ENOMEM ? 0 : 1);
 	REQUIRE(waitpid(pid, &status, 0) == pid);
 	CHECK_EQ(status, 0);
 	shm_link_close(&k);

@@ -188,7 +188,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!n.addr.sun_family)
 		link_start(&n);
 	err = link_open(&n, &in, &k);
-	FUZZ_CHECK(err <= 0 && err >= -FAR_EAGAIN && (err != 0 || (k.len > 0 && k.len <= LINK_REGION)));
+	FUZZ_CHECK(err <= 0 && err >= -FAR_EAGAIN && (err != 0 || (k.words.len > 0 && k.words.len <= LINK_REGION)));
 	for (unsigned i = 0; err == 0 && i < LINK_STEPS && in.left > 0; i++) {
 		unsigned step = fuzz_byte(&in);
 

@@ -15,6 +15,8 @@
 /* Memory that a record may leave behind for the next one. */
 enum { RECORD_KEEP = 1 << 20 };
 
+enum { RECORD_LIST_MAX = 120 /* bytes of a list of columns, after which it ends */ };
+
 static const char *const record_names[] = {
 	[RECORD_AUTO] = "auto",
 	[RECORD_CSV] = "csv",
@@ -300,6 +302,42 @@ record_is_key(const struct record_source *r, size_t i)
 	return false;
 }
 
+/* The columns asked for are not all in the header: says which is missing, and which there are. */
+static int
+record_no_column(struct record_source *r, const char *name)
+{
+	struct bytes list = { .len = 0 };
+	int err = 0;
+
+	for (size_t i = 0; i < r->fields_n && !err && list.len < RECORD_LIST_MAX; i++) {
+		if (i > 0)
+			err = bytes_add(&list, ", ", 2);
+		if (!err)
+			err = bytes_human(&list, record_name(r, i), 40);
+	}
+	if (!err && list.len >= RECORD_LIST_MAX)
+		err = bytes_add(&list, ", ...", 5);
+	if (!err)
+		err = record_fail(r, -FAR_EINVAL, r->line,
+				  "there is no column '%.100s'; the columns are %.*s", name,
+				  (int)list.len, list.data);
+	bytes_free(&list);
+	return err;
+}
+
+/* Told at the header, so that a table without rows is refused, too. */
+static int
+record_check_columns(struct record_source *r)
+{
+	for (unsigned k = 0; k < r->keys_n; k++) {
+		if (record_find(r, r->keys[k]) < 0)
+			return record_no_column(r, r->keys[k]);
+	}
+	if (r->opts->value && record_find(r, r->opts->value) < 0)
+		return record_no_column(r, r->opts->value);
+	return 0;
+}
+
 int
 record_header(struct record_source *r)
 {
@@ -325,7 +363,7 @@ record_header(struct record_source *r)
 					(int)far_min(name.len, 100), (const char *)name.data);
 		}
 	}
-	return 0;
+	return record_check_columns(r);
 }
 
 /* Making key and value ------------------------------------------------------------------------------------ */
@@ -343,12 +381,10 @@ record_key_add(struct record_source *r, unsigned part, struct far_bytes data)
 	return err ? err : bytes_add(&r->key, data.data, data.len);
 }
 
+/* A section may be an odd one; a table's header has the column. */
 static int
-record_no_column(struct record_source *r, const char *name)
+record_no_field(struct record_source *r, const char *name)
 {
-	/* In a table every row lacks it; an INI section or JSON object may be an odd one. */
-	if (r->names_in_header)
-		return record_fail(r, -FAR_EINVAL, 0, "there is no column '%s'", name);
 	return record_fail(r, -FAR_ESYNTAX, r->line, "there is no '%s' here", name);
 }
 
@@ -357,7 +393,7 @@ record_make_key(struct record_source *r)
 {
 	for (unsigned k = 0; k < r->keys_n; k++) {
 		long i = record_find(r, r->keys[k]);
-		int err = i < 0 ? record_no_column(r, r->keys[k])
+		int err = i < 0 ? record_no_field(r, r->keys[k])
 				: record_key_add(r, k, record_value(r, (size_t)i));
 
 		if (err)
@@ -408,7 +444,7 @@ record_make(struct record_source *r)
 		return err ? err : record_make_json(r);
 	i = record_find(r, r->opts->value);
 	if (i < 0)
-		return record_no_column(r, r->opts->value);
+		return record_no_field(r, r->opts->value);
 	value = record_value(r, (size_t)i);
 	return bytes_add(&r->value, value.data, value.len);
 }

@@ -166,6 +166,9 @@ record_table_next(struct record_source *r, int (*read)(struct record_source *r))
 		r->fields_n = 0;
 		got = read(r);
 	}
+	if (got == 0 && r->columns_n == 0)
+		return record_fail(r, -FAR_EINVAL, 0,
+				   "it is empty: a first line must name the columns");
 	/* Without its header nothing of the table can be used. */
 	if (got == -FAR_ESYNTAX && r->columns_n == 0)
 		return -FAR_EINVAL;

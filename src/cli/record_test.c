@@ -163,7 +163,16 @@ test_csv_missing_column_fails_for_good(void)
 {
 	struct record_source *r = OPEN("id,v\n1,a\n", .key = "no");
 
-	test_expect_error(r, -FAR_EINVAL, "there is no column 'no'");
+	test_expect_error(r, -FAR_EINVAL, ":1: there is no column 'no'; the columns are id, v");
+	record_close(r);
+	r = OPEN("id,v\n", .key = "id,no");
+	test_expect_error(r, -FAR_EINVAL, ":1: there is no column 'no'; the columns are id, v");
+	record_close(r);
+	r = OPEN("id\tv\n", .key = "id", .value = "no");
+	test_expect_error(r, -FAR_EINVAL, ":1: there is no column 'no'; the columns are id, v");
+	record_close(r);
+	r = OPEN("", .key = "id", .format = RECORD_CSV);
+	test_expect_error(r, -FAR_EINVAL, ": it is empty: a first line must name the columns");
 	record_close(r);
 	r = OPEN("id,v\n1,a\n", .key = "id", .value = "w");
 	test_expect_error(r, -FAR_EINVAL, "there is no column 'w'");

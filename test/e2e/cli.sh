@@ -101,7 +101,12 @@ runs 0 drop t && runs 1 drop t && [ -z "$("$farside" ls)" ]; ok "drop"
 printf 'id,room,t\n1,kitchen,19\n2,"attic, north",23\n1,kitchen,20\n' >a.csv
 runs 0 load --create s a.csv --key id && grep -q '^3 rows: 2 new, 0 replaced, 1 duplicates; 0 bad' out &&
 	runs 0 get s 1 && [ "$(cat out)" = '{"room":"kitchen","t":"20"}' ]; ok "load CSV: the last of two keys wins"
-runs 2 load --create refused a.csv --key nocolumn && runs 3 load --create refused none.csv --key id && runs 1 get refused k
+head -n 1 a.csv >header.csv
+: >void.csv
+runs 2 load --create refused a.csv --key nocolumn && runs 3 load --create refused none.csv --key id &&
+	runs 2 load --create refused header.csv --key nocolumn && grep -q "no column 'nocolumn'; the columns are id, room, t" err &&
+	runs 2 load --create refused header.csv --key id --value no && runs 2 load --create refused void.csv --key id &&
+	runs 1 get refused k
 ok "load --create of an input that is refused leaves no table"
 runs 0 load s a.csv --key id --json && grep -q '"rows": 3, "new": 0, "replaced": 2, "duplicates": 1' out; ok "load again replaces"
 gzip -c a.csv | "$farside" load s - --key id --value room --prefix dev: >out 2>err && runs 0 get s dev:2 &&
@@ -120,6 +125,8 @@ printf '{"id":1}\n{"id":\n' >bad.json
 runs 3 load s bad.json --key id && grep -q 'bad.json:2: not JSON' err; ok "malformed JSON names the line"
 printf '[{"id":1}]\n' >array.json
 runs 3 load s array.json --key id && grep -q 'array.json:1: not a JSON object: a line holds one' err; ok "a JSON array says what is expected"
+runs 0 load --create norows header.csv --key id && grep -q '^0 rows' out && runs 1 get norows k && runs 0 drop norows
+ok "a table without rows is one"
 runs 2 load s a.csv --key nope && grep -q "no column 'nope'" err && [ ! -s out ]; ok "missing column: a message and nothing else"
 runs 3 load s none.csv --key id && grep -q '^farside load: none.csv: No such file' err; ok "missing file"
 [ ! -s out ]; ok "and nothing else, when nothing was done"

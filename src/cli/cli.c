@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli.c -- common options, messages and exit codes of the subcommands. */
+/* cli.c -- what commands read and write: bytes of arguments and standard input, messages, standard output. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -11,91 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static const struct argp_option cli_common_options[] = {
-	{ "pool", 'p', "URI", 0,
-	  "The pool: shm:PATH[,PATH...], its memory nodes in order (default: $FARSIDE_POOL)", 1 },
-	{ "json", 'j', NULL, 0, "Print JSON", 1 },
-	{ 0 },
-};
-
-static error_t
-cli_common_parse(int key, char *arg, struct argp_state *state)
-{
-	struct cli_common *c = state->input;
-
-	switch (key) {
-	case ARGP_KEY_INIT:
-		c->pool = getenv("FARSIDE_POOL");
-		return 0;
-	case 'p':
-		c->pool = arg;
-		return 0;
-	case 'j':
-		c->json = true;
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
-const struct argp cli_common_argp = { .options = cli_common_options, .parser = cli_common_parse };
-
-static const struct argp_option cli_code_options[] = {
-	{ "hex", 'x', NULL, 0,
-	  "Keys and values are hexadecimal, here and in the output (JSON: keyhex, valuehex)", 1 },
-	{ "base64", 'b', NULL, 0,
-	  "Keys and values are base64, here and in the output (JSON: key64, value64)", 1 },
-	{ 0 },
-};
-
-static error_t
-cli_code_parse(int key, char *arg, struct argp_state *state)
-{
-	enum bytes_code *code = state->input;
-
-	switch (key) {
-	case 'x':
-	case 'b':
-		if (*code != BYTES_RAW && *code != (key == 'x' ? BYTES_HEX : BYTES_BASE64))
-			argp_error(state, "--hex and --base64 exclude each other");
-		*code = key == 'x' ? BYTES_HEX : BYTES_BASE64;
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
-const struct argp cli_code_argp = { .options = cli_code_options, .parser = cli_code_parse };
-
-/* What the command takes, as its help says it. argp puts a root of its own above the command's. */
-static const char *
-cli_args_doc(const struct argp *root)
-{
-	if (!root->args_doc && root->children && root->children->argp)
-		root = root->children->argp;
-	return root->args_doc ? root->args_doc : "more";
-}
-
-error_t
-cli_parse_args(int key, struct argp_state *state, struct cli_args *args)
-{
-	switch (key) {
-	case ARGP_KEY_ARGS:
-		args->arg = state->argv + state->next;
-		args->n = (unsigned)(state->argc - state->next);
-		if (args->n > args->max)
-			argp_error(state, "too many arguments: '%s'", args->arg[args->max]);
-		return 0;
-	case ARGP_KEY_END:
-		if (args->n < args->min)
-			argp_error(state, "an argument is missing; expected %s",
-				   cli_args_doc(state->root_argp));
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
 
 /* All of standard input, up to one byte more than `max`. */
 static int

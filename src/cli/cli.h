@@ -3,7 +3,7 @@
  * cli.h -- what the subcommands of `farside` share.
  *
  * A command is one file with one `const struct cli_command cli_NAME` and one line in main.c. It parses its options
- * with argp and takes the common ones (--pool, --json) from cli_common_argp as a child parser:
+ * with cli_parse() and takes the common ones (--pool, --json) from cli_common_argp as a child parser:
  *
  *	static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, 0 }, { 0 } };
  *
@@ -51,11 +51,18 @@ extern const struct argp cli_common_argp;
 /* Parses --hex and --base64 into the `enum bytes_code` that is its input. */
 extern const struct argp cli_code_argp;
 
+/* The value of --if-version. Anything else ends the program with a message of argp. */
+uint64_t cli_version(struct argp_state *state, const char *arg);
+
 /* A command's arguments: at least `min`, at most `max`. */
 struct cli_args {
 	char **arg; /* n of them, in argv */
 	unsigned n, min, max;
 };
+
+/* Parses a command line as argp_parse() does, which ends the program when it is wrong. Whoever meant an argument that
+ * starts with - to be a key is told how to say that. */
+void cli_parse(const struct argp *argp, int argc, char **argv, void *input);
 
 /* Takes ARGP_KEY_ARGS and the keys that end parsing; to be called for what the command's own parser does not know. */
 error_t cli_parse_args(int key, struct argp_state *state, struct cli_args *args);

@@ -552,7 +552,7 @@ cmd_bench(int argc, char **argv)
 	};
 	int code;
 
-	argp_parse(&bench_argp, argc, argv, 0, NULL, &a);
+	cli_parse(&bench_argp, argc, argv, &a);
 	if ((code = bench_spec(&a)) != CLI_OK)
 		return code;
 	if (a.common.pool && strncmp(a.common.pool, BENCH_SIM, strlen(BENCH_SIM)) == 0)

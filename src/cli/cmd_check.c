@@ -87,7 +87,7 @@ check_run(int argc, char **argv)
 	struct far *f;
 	int code;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &c);
+	cli_parse(&argp, argc, argv, &c);
 	cli_end_on_signals(&c.common);
 	code = cli_open_table(&c.common, c.args.arg[0], &f, &t);
 	if (code != CLI_OK)

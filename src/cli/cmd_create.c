@@ -53,7 +53,7 @@ create_run(int argc, char **argv)
 	struct far *f;
 	int code, err;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &c);
+	cli_parse(&argp, argc, argv, &c);
 	code = cli_open(&c.common, NULL, &f);
 	if (code != CLI_OK)
 		return code;

@@ -514,7 +514,7 @@ cmd_demo(int argc, char **argv)
 	};
 	int code;
 
-	argp_parse(&demo_argp, argc, argv, 0, NULL, &d);
+	cli_parse(&demo_argp, argc, argv, &d);
 	cli_catch_signals();
 	d.slots = mmap(NULL, DEMO_CLIENTS_MAX * sizeof(*d.slots), PROT_READ | PROT_WRITE,
 		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);

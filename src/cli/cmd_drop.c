@@ -32,7 +32,7 @@ drop_run(int argc, char **argv)
 	struct far *f;
 	int code, err;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &d);
+	cli_parse(&argp, argc, argv, &d);
 	code = cli_open(&d.common, NULL, &f);
 	if (code != CLI_OK)
 		return code;

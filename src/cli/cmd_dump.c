@@ -203,7 +203,7 @@ dump_run(int argc, char **argv)
 	struct dump d = { .common = { .command = "dump" }, .args = { .min = 1, .max = 1 } };
 	int code;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &d);
+	cli_parse(&argp, argc, argv, &d);
 	cli_catch_signals();
 	code = dump_table(&d);
 	/* Without --output the dump itself is what standard output holds, and JSON anyway. */

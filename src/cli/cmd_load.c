@@ -261,7 +261,7 @@ load_run(int argc, char **argv)
 	unsigned first;
 	int code, err;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &l);
+	cli_parse(&argp, argc, argv, &l);
 	first = l.table ? 0 : 1;
 	if (!l.table)
 		l.table = l.args.arg[0];

@@ -64,7 +64,7 @@ ls_run(int argc, char **argv)
 	struct far *f;
 	int code, n;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &l);
+	cli_parse(&argp, argc, argv, &l);
 	code = cli_open(&l.common, NULL, &f);
 	if (code != CLI_OK)
 		return code;

@@ -99,7 +99,7 @@ node_run(int argc, char **argv)
 	struct shm_why why;
 	int code, err;
 
-	argp_parse(&node_argp, argc, argv, 0, NULL, &a);
+	cli_parse(&node_argp, argc, argv, &a);
 	if ((err = shm_node_open(&a.opts, &n, &why)) != 0) {
 		cli_error(&a.common, "%s", why.text);
 		return err == -FAR_EINVAL ? CLI_USAGE : CLI_FAIL;

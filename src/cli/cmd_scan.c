@@ -129,7 +129,7 @@ scan_run(int argc, char **argv)
 	struct far *f;
 	int code, err;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &s);
+	cli_parse(&argp, argc, argv, &s);
 	code = cli_open_table(&s.common, s.args.arg[0], &f, &t);
 	if (code != CLI_OK)
 		return code;

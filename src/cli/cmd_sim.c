@@ -223,7 +223,7 @@ sim_command(int argc, char **argv)
 			      .time_ns = UINT64_C(60) * 1000000000,
 			      .jobs = 1 };
 
-	argp_parse(&sim_argp, argc, argv, 0, NULL, &a);
+	cli_parse(&sim_argp, argc, argv, &a);
 	for (size_t i = 0; i < FAR_LEN(verbs); i++) {
 		const char *verb = a.common.command;
 

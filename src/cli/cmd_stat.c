@@ -195,7 +195,7 @@ stat_run(int argc, char **argv)
 	struct far *f;
 	int code;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &s);
+	cli_parse(&argp, argc, argv, &s);
 	cli_end_on_signals(&s.common);
 	code = cli_open(&s.common, NULL, &f);
 	if (code != CLI_OK)

@@ -92,37 +92,15 @@ main_find(const char *name)
 	return NULL;
 }
 
-/* A number below zero that would be taken for an option, as no option is a digit. NULL: none. What follows another
- * option may be its value, which has messages of its own. */
-static const char *
-main_negative(int argc, char **argv)
-{
-	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-		const char *at = argv[i] + 1;
-
-		if (argv[i][0] == '-' && (argv[i - 1][0] != '-' || argv[i - 1][1] == '\0') &&
-		    (*at == '.' || (*at >= '0' && *at <= '9')))
-			return argv[i];
-	}
-	return NULL;
-}
-
 static int
 main_run(const char *name, int argc, char **argv)
 {
 	const struct cli_command *command = main_find(name);
-	const char *negative = main_negative(argc, argv);
 	char title[64];
 
 	if (!command)
 		return main_unknown(name);
 	snprintf(title, sizeof(title), "farside %s", command->name);
-	if (negative) {
-		fprintf(stderr,
-			"%s: '%s' is no option; an argument that starts with - comes behind --\n",
-			title, negative);
-		return CLI_USAGE;
-	}
 	argv[0] = title;
 	return command->run(argc, argv);
 }

@@ -41,7 +41,12 @@ runs 2 gte && grep -q "did you mean 'get'" err; ok "mistyped command gets a sugg
 runs 2 frobnicate && grep -q "farside --help" err; ok "unknown command points to the help"
 runs 2 get t && grep -q 'missing; expected TABLE KEY$' err; ok "missing argument is wrong usage"
 runs 2 get t k k; ok "surplus argument is wrong usage"
-runs 2 put t k -40.5 && grep -q "'-40.5' .* behind --" err; ok "number below zero is no option: the way out is named"
+runs 2 put t k -40.5 && grep -q "'-40.5' .* behind --" err && runs 2 get t -abc && grep -q "'-abc' .* behind --" err &&
+	runs 2 get t --key && grep -q "'--key' .* behind --" err && runs 2 del t -x && grep -q "missing; .* behind --" err
+ok "what starts with a dash is no option: the way out is named"
+runs 2 ls -abc && grep -q "'-abc' is no option ('farside ls --help' lists them)$" err; ok "unless a command takes no arguments"
+runs 2 put t k v --i && grep -q "ambiguous" err && runs 2 get t k --json=1 && grep -q "allow an argument" err; ok "options that are nearly right"
+runs 0 get -h && grep -q 'Usage: farside get' out; ok "-h is --help, too"
 runs 2 get --nonsense t k; ok "unknown option is wrong usage"
 (unset FARSIDE_POOL; runs 2 ls && grep -q -e '--pool shm:PATH' err); ok "no pool is wrong usage"
 runs 2 ls --pool nonsense && grep -q 'expected shm:PATH' err; ok "malformed URI says what is expected"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_put.c -- farside put TABLE KEY VALUE. */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands.h"
@@ -17,8 +16,8 @@ struct put {
 static const struct argp_option put_options[] = {
 	{ "insert", 'i', NULL, 0, "Only when the key is absent", 0 },
 	{ "update", 'u', NULL, 0, "Only when the key is present", 0 },
-	{ "if-version", 'V', "VERSION", 0, "Only when the key has this version (see get --json)",
-	  0 },
+	{ "if-version", 'V', "VERSION", 0,
+	  "Only when the key has this version, as get --with-version prints it", 0 },
 	{ 0 },
 };
 
@@ -35,7 +34,6 @@ static error_t
 put_parse(int key, char *arg, struct argp_state *state)
 {
 	struct put *p = state->input;
-	char *end;
 
 	switch (key) {
 	case ARGP_KEY_INIT:
@@ -50,9 +48,7 @@ put_parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'V':
 		put_take_kind(p, state, FAR_UPDATE_IF);
-		p->request.version = strtoull(arg, &end, 10);
-		if (*arg < '0' || *arg > '9' || *end != '\0')
-			argp_error(state, "--if-version: '%s' is no version", arg);
+		p->request.version = cli_version(state, arg);
 		return 0;
 	default:
 		return cli_parse_args(key, state, &p->args);
@@ -130,7 +126,7 @@ put_run(int argc, char **argv)
 			 .request = { .kind = FAR_PUT } };
 	int code;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &p);
+	cli_parse(&argp, argc, argv, &p);
 	code = cli_read_bytes(&p.common, "key", p.args.arg[1], p.code, FAR_KEY_MAX, &p.key);
 	if (code == CLI_OK)
 		code = cli_read_bytes(&p.common, "value", p.args.arg[2], p.code, FAR_VALUE_MAX,

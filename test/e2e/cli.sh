@@ -83,7 +83,19 @@ runs 1 put t absent v --update; ok "put --update of an absent key"
 runs 0 get t k --json && version=$(sed 's/.*"version":"\([0-9]*\)".*/\1/' out) &&
 	runs 0 put t k newer --if-version "$version" && runs 1 put t k x --if-version "$version" &&
 	grep -q 'version is not' err; ok "put --if-version"
-runs 0 put t -- -k -v && runs 0 get t -- -k && [ "$(cat out)" = -v ] && runs 0 del t -- -k; ok "keys that start with a dash"
+runs 0 get t k --with-version && version=$(head -n 1 out) && [ "$(tail -n +2 out)" = newer ] &&
+	runs 0 put t k newest --if-version "$version" && runs 0 get -V t k && [ "$(head -n 1 out)" != "$version" ]
+ok "get --with-version: a line with what put --if-version takes"
+runs 1 del t k --if-version "$version" && grep -q 'version is not' err && runs 0 get t k && [ "$(cat out)" = newest ]
+ok "del --if-version of another one: nothing is deleted"
+runs 1 del t k -V "$version" --json && grep -q '"deleted": 0, "missing": 0, "changed": 1' out; ok "and JSON counts it"
+runs 0 get t k -V && runs 0 del t k --if-version "$(head -n 1 out)" && runs 1 get t k && runs 1 del t k --if-version 1 &&
+	grep -q "not found" err; ok "del --if-version"
+runs 2 del t k j --if-version 1 && grep -q 'one key' err && runs 2 put t k v -V 1k && grep -q "'1k' is no version" err &&
+	runs 2 del t k -V ' 1'; ok "what is no version, and one of two keys"
+runs 0 put t k newer
+runs 0 put t -- -k -v && runs 0 get t -- -k && [ "$(cat out)" = -v ] && runs 0 del t -- -k &&
+	runs 0 put --json -- t -abc v && runs 0 get -- t -abc && runs 0 del -- t -abc; ok "keys that start with a dash"
 runs 0 put t --hex 00ff '' && runs 0 get t --base64 AP8= --json && grep -q '"key64":"AP8=","value64":""' out; ok "any bytes as key, empty value"
 runs 2 put t k v --insert --update && grep -q 'exclude each other' err; ok "put under two conditions"
 runs 2 get t 00 --hex --base64 && grep -q 'exclude each other' err; ok "two codes at once"
@@ -113,6 +125,8 @@ runs 2 load --create refused a.csv --key nocolumn && runs 3 load --create refuse
 	runs 2 load --create refused header.csv --key id --value no && runs 2 load --create refused void.csv --key id &&
 	runs 1 get refused k
 ok "load --create of an input that is refused leaves no table"
+runs 0 load --create norows header.csv --key id && grep -q '^0 rows' out && runs 1 get norows k && runs 0 drop norows
+ok "a table without rows is one"
 runs 0 load s a.csv --key id --json && grep -q '"rows": 3, "new": 0, "replaced": 2, "duplicates": 1' out; ok "load again replaces"
 gzip -c a.csv | "$farside" load s - --key id --value room --prefix dev: >out 2>err && runs 0 get s dev:2 &&
 	[ "$(cat out)" = 'attic, north' ]; ok "load gzip from standard input, one column, prefix"
@@ -130,8 +144,6 @@ printf '{"id":1}\n{"id":\n' >bad.json
 runs 3 load s bad.json --key id && grep -q 'bad.json:2: not JSON' err; ok "malformed JSON names the line"
 printf '[{"id":1}]\n' >array.json
 runs 3 load s array.json --key id && grep -q 'array.json:1: not a JSON object: a line holds one' err; ok "a JSON array says what is expected"
-runs 0 load --create norows header.csv --key id && grep -q '^0 rows' out && runs 1 get norows k && runs 0 drop norows
-ok "a table without rows is one"
 runs 2 load s a.csv --key nope && grep -q "no column 'nope'" err && [ ! -s out ]; ok "missing column: a message and nothing else"
 runs 3 load s none.csv --key id && grep -q '^farside load: none.csv: No such file' err; ok "missing file"
 [ ! -s out ]; ok "and nothing else, when nothing was done"

@@ -205,17 +205,24 @@ node_pages_count(struct node *n, uint64_t pages_free)
 	node_put(&n->super->pages_free, n->pages_free = pages_free);
 }
 
+/* Chunks of 2 MiB and more start at a superpage, others lie within one; a superpage holds one kind. */
+static bool
+node_chunk_may_lie(const struct node *n, uint64_t first, struct pool_page p)
+{
+	unsigned kind = n->spans[first / NODE_SPAN].kind;
+
+	return (p.run >= NODE_SPAN ? first % NODE_SPAN == 0
+				   : first % NODE_SPAN + p.run <= NODE_SPAN) &&
+	       (kind == POOL_PAGE_FREE || kind == node_span_kind(n, p.kind));
+}
+
 static void
 node_chunk_make(struct node *n, uint64_t first, struct pool_page p)
 {
 	uint64_t head;
 
 	FAR_ASSERT(p.run > 0 && p.run <= n->id.pages_n - first && n->words[first] == 0);
-	/* Chunks of 2 MiB and more start at a superpage, others lie within one; a superpage holds one kind. */
-	FAR_ASSERT(p.run >= NODE_SPAN ? first % NODE_SPAN == 0
-				      : first % NODE_SPAN + p.run <= NODE_SPAN);
-	FAR_ASSERT(n->spans[first / NODE_SPAN].kind == POOL_PAGE_FREE ||
-		   n->spans[first / NODE_SPAN].kind == node_span_kind(n, p.kind));
+	FAR_ASSERT(node_chunk_may_lie(n, first, p));
 	/* The bitmap is zero before the chunk exists. */
 	pool_chunk_blocks(p.class, p.run, &head);
 	memset(n->region + n->id.data_off + first * POOL_PAGE, 0, head);
@@ -372,9 +379,11 @@ node_scavenged(struct node *n, struct node_session *me, const struct control_req
 void
 node_orphan(struct node *n, struct node_session *s, bool dirty)
 {
-	for (uint64_t i = 0; s->chunks > 0 && i < n->id.pages_n; i += node_page_step(n, i)) {
-		struct pool_page p = pool_page_unpack(n->words[i]);
+	for (uint64_t i = 0; s->chunks > 0; i += node_page_step(n, i)) {
+		struct pool_page p;
 
+		FAR_ASSERT(i < n->id.pages_n);
+		p = pool_page_unpack(n->words[i]);
 		if (p.kind == POOL_PAGE_FREE || p.owner != node_slot(n, s) + 1)
 			continue;
 		node_chunk_orphan(n, i, dirty);
@@ -387,9 +396,11 @@ node_quarantine(struct node *n, struct node_session *s)
 	uint32_t left = s->chunks;
 
 	s->quarantine_pages = 0;
-	for (uint64_t i = 0; left > 0 && i < n->id.pages_n; i += node_page_step(n, i)) {
-		struct pool_page p = pool_page_unpack(n->words[i]);
+	for (uint64_t i = 0; left > 0; i += node_page_step(n, i)) {
+		struct pool_page p;
 
+		FAR_ASSERT(i < n->id.pages_n);
+		p = pool_page_unpack(n->words[i]);
 		if (p.kind == POOL_PAGE_FREE || p.owner != node_slot(n, s) + 1)
 			continue;
 		p.flags |= POOL_PAGE_QUARANTINED;
@@ -397,7 +408,6 @@ node_quarantine(struct node *n, struct node_session *s)
 		s->quarantine_pages += p.run;
 		left--;
 	}
-	FAR_ASSERT(left == 0);
 }
 
 int
@@ -421,14 +431,15 @@ node_free_table(struct node *n, unsigned table)
 
 /* Start ----------------------------------------------------------------------------------------------------- */
 
-/* Does a chunk with head `p` fit into the page table at `i`? */
+/* Does a chunk with head `p` fit into the page table at `i`, behind those before it? */
 static bool
 node_chunk_valid(const struct node *n, uint64_t i, struct pool_page p)
 {
 	if (p.class >= POOL_CLASSES || p.table >= n->id.roots_n || p.run == 0 ||
 	    p.run > n->id.pages_n - i || p.owner > n->id.sessions_n ||
 	    p.flags & ~(unsigned)(POOL_PAGE_DIRTY | POOL_PAGE_QUARANTINED) ||
-	    (uint64_t)p.run * POOL_PAGE < pool_class_len(p.class) + POOL_UNIT)
+	    (uint64_t)p.run * POOL_PAGE < pool_class_len(p.class) + POOL_UNIT ||
+	    !node_chunk_may_lie(n, i, p))
 		return false;
 	/* The INSIDE words were stored before the head. */
 	for (uint64_t k = 1; k < p.run; k++)

@@ -205,6 +205,8 @@ pool_advance(struct pool *p, struct far_task *t)
 	pool_roots_note(p, t);
 	if ((err = far_wait(t)) != 0)
 		return pool_note_error(p, err);
+	if (old < epoch || old > POOL_EPOCH_MAX)
+		return -FAR_ECORRUPT;
 	pool_roots_mark(p);
 	/* Whoever lost the CAS knows that somebody else moved the epoch to at least that. */
 	if (all)

@@ -51,8 +51,9 @@ pool_super_check(const struct pool *p, unsigned node)
 		return -FAR_EFORMAT;
 	if (s->sum != XXH3_64bits(s, offsetof(struct pool_super, sum)))
 		return -FAR_ECORRUPT;
-	if (s->region_len > len || s->data_off > s->region_len || s->data_off % POOL_PAGE ||
-	    s->pages_n > (s->region_len - s->data_off) / POOL_PAGE || s->pages_n >> 32)
+	if (s->region_len > len || s->region_len > POOL_REGION_MAX || s->data_off > s->region_len ||
+	    s->data_off % POOL_PAGE || s->pages_n > (s->region_len - s->data_off) / POOL_PAGE ||
+	    s->pages_n >> 32)
 		return -FAR_ECORRUPT;
 	if (!s->sessions_n || s->sessions_n > POOL_SESSIONS || !s->roots_n ||
 	    s->roots_n > POOL_ROOTS)
@@ -225,7 +226,8 @@ pool_join_nodes(struct pool *p, struct far_task *t)
 
 	if ((err = pool_call(p, t, 0, &req, &reply)) != 0)
 		return err;
-	if (!reply.serial || reply.slot >= p->places[0].super.sessions_n)
+	if (!reply.serial || reply.serial > POOL_SERIAL_MAX ||
+	    reply.slot >= p->places[0].super.sessions_n)
 		return -FAR_ECORRUPT;
 	FAR_ASSERT(!p->serial);
 	p->serial = reply.serial;

@@ -36,6 +36,9 @@ enum {
 	POOL_SUPERPAGE = 2 << 20,
 };
 
+#define POOL_SERIAL_MAX ((UINT64_C(1) << 56) - 1) /* of sessions and tables: beside a serial there is room for a kind */
+#define POOL_REGION_MAX (UINT64_C(1) << 46)       /* bytes: an index packs an address into so many bits */
+
 /* All fields up to `sum` are fixed once the node joined a pool. */
 struct pool_super {
 	uint64_t magic, endian;
@@ -88,6 +91,7 @@ _Static_assert(sizeof(struct pool_private) == 64, "private line");
 enum { POOL_RANGE_BITS = 20, POOL_SEQUENCE_BITS = 48 };
 
 #define POOL_WORD(epoch, beat)  ((uint64_t)(epoch) << 16 | ((beat) & 0xffff))
+#define POOL_EPOCH_MAX          ((UINT64_C(1) << 48) - 1)
 #define POOL_WORD_EPOCH(w)      ((uint64_t)(w) >> 16)
 
 /*

@@ -15,7 +15,7 @@
 uint64_t
 node_serial_new(struct node *n)
 {
-	if (n->id.next_serial >= NODE_SERIAL_MAX)
+	if (n->id.next_serial >= POOL_SERIAL_MAX)
 		return 0;
 	/* Stored before the serial is used: a crash may lose it, never give it twice. */
 	node_put(&n->super->next_serial, ++n->id.next_serial);
@@ -40,7 +40,7 @@ node_session_open(struct node *n, uint64_t serial)
 	uint64_t note[2] = { 0, 0 };
 	unsigned i;
 
-	FAR_ASSERT(serial != 0 && serial <= NODE_SERIAL_MAX && !node_session_find(n, serial));
+	FAR_ASSERT(serial != 0 && serial <= POOL_SERIAL_MAX && !node_session_find(n, serial));
 	for (i = 0; i < n->id.sessions_n && n->sessions[i].serial != 0; i++)
 		;
 	if (i == n->id.sessions_n)
@@ -204,7 +204,7 @@ node_join(struct node *n, struct node_session *me, const struct control_request 
 	struct node_session *s = me;
 
 	if (n->id.nodes_n == 0 || node_is_home(n) || req->serial == 0 ||
-	    req->serial > NODE_SERIAL_MAX || (me != NULL && me->serial != req->serial))
+	    req->serial > POOL_SERIAL_MAX || (me != NULL && me->serial != req->serial))
 		return -FAR_EINVAL;
 	if (me == NULL && node_session_find(n, req->serial) != NULL)
 		return -FAR_EEXIST;
@@ -253,7 +253,7 @@ node_fence(struct node *n, struct node_session *me, const struct control_request
 	int err;
 
 	(void)reply;
-	if (req->serial == 0 || req->serial > NODE_SERIAL_MAX || req->serial == me->serial ||
+	if (req->serial == 0 || req->serial > POOL_SERIAL_MAX || req->serial == me->serial ||
 	    (node_is_home(n) && req->serial > n->id.next_serial))
 		return -FAR_EINVAL;
 	if (victim == NULL) {
@@ -391,7 +391,7 @@ node_sessions_load(struct node *n)
 	for (unsigned i = 0; i < n->id.sessions_n; i++) {
 		uint64_t serial = n->lines[i].serial, range = n->private[i].range_next;
 
-		if (range == 0 || serial > NODE_SERIAL_MAX ||
+		if (range == 0 || serial > POOL_SERIAL_MAX ||
 		    (serial != 0 && i >= n->id.sessions_high) ||
 		    (node_is_home(n) && serial > n->id.next_serial))
 			return -FAR_ECORRUPT;

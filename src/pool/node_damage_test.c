@@ -66,7 +66,7 @@ test_open_superblock_that_cannot_be_is_ecorrupt(void)
 		LIE(epoch, 0),
 		LIE(epoch, UINT64_C(1) << 48),
 		LIE(sessions_high, 17),
-		LIE(next_serial, NODE_SERIAL_MAX + 1),
+		LIE(next_serial, POOL_SERIAL_MAX + 1),
 	};
 	struct pool_super *s;
 	struct rig r;
@@ -97,7 +97,7 @@ test_format_beyond_an_address_is_refused(void)
 	struct node_env env = { 0 };
 
 	/* Nothing is touched. */
-	CHECK_EQ(node_format(NULL, NODE_REGION_MAX + 1, &env), -FAR_EINVAL);
+	CHECK_EQ(node_format(NULL, POOL_REGION_MAX + 1, &env), -FAR_EINVAL);
 }
 
 /* Page 0 is used by damage_home(). */
@@ -166,7 +166,7 @@ test_open_table_of_names_or_sessions_that_cannot_be_is_ecorrupt(void)
 	damage_open(&r, good, len, -FAR_ECORRUPT);
 	r.node->private[3].range_next = 0;
 	damage_open(&r, good, len, -FAR_ECORRUPT);
-	r.node->lines[0].serial = NODE_SERIAL_MAX + 1;
+	r.node->lines[0].serial = POOL_SERIAL_MAX + 1;
 	damage_open(&r, good, len, -FAR_ECORRUPT);
 	r.node->lines[1].serial = 1; /* above the lines that were ever used */
 	damage_open(&r, good, len, -FAR_ECORRUPT);
@@ -221,10 +221,10 @@ test_serials_used_up_end_sessions_and_names_not_the_node(void)
 	struct rig r;
 
 	rig_home(&r, MIB, 1);
-	r.node->super->next_serial = NODE_SERIAL_MAX - 1;
+	r.node->super->next_serial = POOL_SERIAL_MAX - 1;
 	rig_reopen(&r);
 	CHECK_EQ(CALL_ERR(&r, 0, .code = CONTROL_SESSION), 0);
-	CHECK_EQ(r.at[0], NODE_SERIAL_MAX);
+	CHECK_EQ(r.at[0], POOL_SERIAL_MAX);
 	CHECK_EQ(CALL_ERR(&r, 1, .code = CONTROL_SESSION), -FAR_ENOMEM);
 	CHECK_EQ(CALL_ERR(&r, 0, .code = CONTROL_ROOT_NEW, .name = "a", .design = "race"), -FAR_ENOMEM);
 	CHECK_EQ(CALL_ERR(&r, 0, .code = CONTROL_RANGE), 0);
@@ -285,7 +285,7 @@ test_requests_out_of_place_are_einval(void)
 		{ .code = CONTROL_JOIN, .serial = 5 },
 		{ .code = CONTROL_LEAVE, .flags = 1 },
 		{ .code = CONTROL_FENCE, .serial = 0 },
-		{ .code = CONTROL_FENCE, .serial = NODE_SERIAL_MAX + 1 },
+		{ .code = CONTROL_FENCE, .serial = POOL_SERIAL_MAX + 1 },
 		{ .code = CONTROL_RELEASE, .flags = 1 },
 		{ .code = CONTROL_ROOT_SET, .table = 0, .off = 0 },
 		{ .code = CONTROL_ROOT_SET, .table = 0, .off = UINT64_C(2) << 48 },
@@ -294,8 +294,8 @@ test_requests_out_of_place_are_einval(void)
 		{ .code = CONTROL_ROOT_FREE, .table = 255 },
 		{ .code = CONTROL_TABLE_FREE, .table = 255, .root_serial = 1 },
 		{ .code = CONTROL_TABLE_FREE, .table = 0, .root_serial = 0 },
-		{ .code = CONTROL_TABLE_FREE, .table = 0, .root_serial = NODE_SERIAL_MAX + 1 },
-		{ .code = CONTROL_GRANT, .kind = 1, .run = 1, .root_serial = NODE_SERIAL_MAX + 1 },
+		{ .code = CONTROL_TABLE_FREE, .table = 0, .root_serial = POOL_SERIAL_MAX + 1 },
+		{ .code = CONTROL_GRANT, .kind = 1, .run = 1, .root_serial = POOL_SERIAL_MAX + 1 },
 		{ .code = CONTROL_GRANT, .kind = 1, .run = 1, .root_serial = 0 },
 	};
 	struct rig r;
@@ -318,7 +318,7 @@ test_requests_to_another_node_than_home(void)
 	rig_form(&r, 1);
 	CHECK_EQ(CALL_ERR(&r, 0, .code = CONTROL_SESSION), -FAR_EINVAL);
 	CHECK_EQ(CALL_ERR(&r, 0, .code = CONTROL_JOIN, .serial = 0), -FAR_EINVAL);
-	CHECK_EQ(CALL_ERR(&r, 0, .code = CONTROL_JOIN, .serial = NODE_SERIAL_MAX + 1), -FAR_EINVAL);
+	CHECK_EQ(CALL_ERR(&r, 0, .code = CONTROL_JOIN, .serial = POOL_SERIAL_MAX + 1), -FAR_EINVAL);
 	CHECK_EQ(CALL_ERR(&r, 0, .code = CONTROL_JOIN, .serial = 5), 0);
 	CHECK_EQ(CALL_ERR(&r, 0, .code = CONTROL_JOIN, .serial = 5), 0);
 	CHECK_EQ(CALL_ERR(&r, 0, .code = CONTROL_JOIN, .serial = 6), -FAR_EINVAL);

@@ -24,9 +24,6 @@ enum {
 	NODE_WAIT = 1,            /* a handler's result: the reply comes later */
 };
 
-#define NODE_SERIAL_MAX ((UINT64_C(1) << 56) - 1)
-#define NODE_REGION_MAX (UINT64_C(1) << 46)
-
 enum node_session_state {
 	NODE_SESSION_LIVE,
 	NODE_SESSION_FENCING,     /* stop() is under way */

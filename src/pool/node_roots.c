@@ -36,7 +36,7 @@ node_root_put(struct node *n, unsigned i, size_t field, uint64_t value)
 static void
 node_root_state(struct node *n, unsigned i, unsigned kind, uint64_t serial)
 {
-	FAR_ASSERT(!kind || (serial != 0 && serial <= NODE_SERIAL_MAX));
+	FAR_ASSERT(!kind || (serial != 0 && serial <= POOL_SERIAL_MAX));
 	node_root_put(n, i, offsetof(struct pool_root, state),
 		      kind ? POOL_ROOT_STATE(kind, serial) : 0);
 }
@@ -106,7 +106,7 @@ node_root_guard(struct node *n, const struct node_session *me, unsigned table, u
 {
 	const struct pool_root *r;
 
-	if (table >= n->id.roots_n || serial == 0 || serial > NODE_SERIAL_MAX)
+	if (table >= n->id.roots_n || serial == 0 || serial > POOL_SERIAL_MAX)
 		return -FAR_EINVAL;
 	if (!node_is_home(n))
 		return node_root_learn(n, table, serial);
@@ -265,7 +265,7 @@ node_table_free(struct node *n, struct node_session *me, const struct control_re
 	(void)me;
 	(void)reply;
 	if (req->table >= n->id.roots_n || req->root_serial == 0 ||
-	    req->root_serial > NODE_SERIAL_MAX)
+	    req->root_serial > POOL_SERIAL_MAX)
 		return -FAR_EINVAL;
 	if ((err = node_table_free_guard(n, req)) != 0)
 		return err < 0 ? err : 0;

@@ -27,7 +27,7 @@ node_super_place(struct pool_super *s, uint64_t len)
 	s->pages_off = s->private_off + s->sessions_n * sizeof(struct pool_private);
 	end = s->pages_off + pages_most * sizeof(uint64_t);
 	s->data_off = far_align(end, len < POOL_SUPERPAGE * 2 ? POOL_PAGE : POOL_SUPERPAGE);
-	if (len > NODE_REGION_MAX || len < s->data_off + NODE_PAGES_MIN * (uint64_t)POOL_PAGE)
+	if (len > POOL_REGION_MAX || len < s->data_off + NODE_PAGES_MIN * (uint64_t)POOL_PAGE)
 		return false;
 	s->pages_n = (len - s->data_off) / POOL_PAGE;
 	return true;
@@ -84,8 +84,8 @@ node_super_read(const void *region, uint64_t len, struct pool_super *out, bool *
 	want = s;
 	if (s.page_len != POOL_PAGE || s.region_len != len || !node_super_place(&want, len) ||
 	    node_super_sum(&want) != s.sum || s.nodes_n > POOL_NODES ||
-	    (s.nodes_n > 0 && s.node >= s.nodes_n) || s.epoch == 0 || s.epoch >> 48 != 0 ||
-	    s.sessions_high > s.sessions_n || s.next_serial > NODE_SERIAL_MAX)
+	    (s.nodes_n > 0 && s.node >= s.nodes_n) || s.epoch == 0 || s.epoch > POOL_EPOCH_MAX ||
+	    s.sessions_high > s.sessions_n || s.next_serial > POOL_SERIAL_MAX)
 		return -FAR_ECORRUPT;
 	*out = s;
 	return 0;

@@ -155,7 +155,8 @@ pool_read_view(struct pool *p, struct far_task *t, struct pool_view *view)
 	uint64_t posted, known = p->epoch; /* others may learn of a later one while we wait */
 	int err = s && lines ? POOL_AGAIN : -FAR_ENOMEM;
 
-	/* Twice at most: `high` only grows, and what was added is READ with its slack. */
+	/* Twice as a rule: what was added is READ with its slack. `high` only grows, also by what other fibers READ
+	 * meanwhile, and each turn but the last lets it grow: so this ends, whatever the far word says. */
 	while (err == POOL_AGAIN) {
 		n = (uint32_t)far_min(p->high + SESSION_SLACK, max);
 		posted = far_now(t);
@@ -164,12 +165,12 @@ pool_read_view(struct pool *p, struct far_task *t, struct pool_view *view)
 		far_read(t, pool_home(p->places[0].super.sessions_off), lines, n * sizeof(*lines));
 		if ((err = far_wait(t)) != 0)
 			break;
-		if (s->epoch < known || s->epoch >> 48 || s->sessions_high > max)
+		if (s->epoch < known || s->epoch >= POOL_EPOCH_MAX || s->sessions_high > max) {
 			err = -FAR_ECORRUPT;
-		else if (s->sessions_high > n)
-			err = POOL_AGAIN;
-		p->high = err == -FAR_ECORRUPT ? p->high
-					       : (uint32_t)far_max(p->high, s->sessions_high);
+			break;
+		}
+		p->high = (uint32_t)far_max(p->high, s->sessions_high);
+		err = p->high > n ? POOL_AGAIN : 0;
 	}
 	if (!err) {
 		FAR_ASSERT(p->high <= n);
@@ -327,7 +328,8 @@ pool_version(struct pool *p, struct far_task *t, uint64_t *version)
 
 		if (err)
 			return err;
-		if (reply.first >> POOL_SEQUENCE_BITS)
+		if (reply.first >> POOL_SEQUENCE_BITS ||
+		    reply.first % ((uint64_t)1 << POOL_RANGE_BITS))
 			return -FAR_ECORRUPT;
 		/* Another fiber may have got a range meanwhile; the rest of that one is not used, which is harmless. */
 		p->version_next = reply.first;

@@ -180,7 +180,8 @@ pool_table_new(struct pool *p, struct far_task *t, const char *name, const char 
 	memcpy(req.design, design, strlen(design));
 	if ((err = pool_call(p, t, 0, &req, &reply)) != 0)
 		return err;
-	if (reply.table >= p->places[0].super.roots_n || POOL_ROOT_SERIAL(reply.serial) == 0)
+	if (reply.table >= p->places[0].super.roots_n || !reply.serial ||
+	    reply.serial > POOL_SERIAL_MAX)
 		return -FAR_ECORRUPT;
 	r.state = POOL_ROOT_STATE(POOL_ROOT_MAKING, reply.serial);
 	r.seed = reply.seed;

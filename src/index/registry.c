@@ -34,8 +34,10 @@ far_index_open(const struct far_index_ops *ops, struct pool_table *pt, struct fa
 {
 	int err = ops->open(pt, t, opts, out);
 
+	FAR_ASSERT(pool_is_inside(t));
 	if (err)
 		return err;
+	FAR_ASSERT(*out && !pt->index);
 	pt->ops = ops;
 	pt->index = *out;
 	return 0;

@@ -42,6 +42,7 @@ pool_arena_open(struct pool *p, struct pool_table *pt)
 	size_t n = alloc_heap_index(p->nodes_n, 1, 0);
 	struct pool_arena *a = calloc(1, sizeof(*a) + n * sizeof(a->heaps[0]));
 
+	FAR_ASSERT(p->nodes_n && !pt->arena);
 	if (!a)
 		return -FAR_ENOMEM;
 	a->pool = p;
@@ -55,6 +56,7 @@ pool_heap_of(struct pool_arena *a, unsigned node, unsigned kind, unsigned class)
 {
 	struct pool_heap **at = &a->heaps[alloc_heap_index(node, kind, class)], *h = *at;
 
+	FAR_ASSERT(node < a->pool->nodes_n && a->table->arena == a);
 	if (h || (h = calloc(1, sizeof(*h))) == NULL)
 		return h;
 	h->arena = a;
@@ -77,6 +79,8 @@ alloc_give_up(struct pool *p, struct far_task *t, unsigned node, uint64_t off, u
 	struct control_request req = { .code = CONTROL_RELEASE, .off = off, .flags = flags };
 	struct control_reply reply;
 
+	/* Nothing of it is in our books any more: from here on it may be another's. */
+	FAR_ASSERT(!pool_chunk_at(p, far_addr_make(node, off)));
 	return pool_call(p, t, node, &req, &reply);
 }
 
@@ -87,6 +91,7 @@ alloc_grant_is_sane(const struct pool *p, const struct pool_heap *h, const struc
 	const struct pool_place *place = &p->places[h->node];
 	uint64_t page = (r->off - place->super.data_off) / POOL_PAGE;
 
+	FAR_ASSERT(h->node < p->nodes_n);
 	if (r->off < place->super.data_off || (r->off - place->super.data_off) % POOL_PAGE ||
 	    page >= place->super.pages_n || r->run > place->super.pages_n - page ||
 	    r->run < pool_run_min(h->class))
@@ -133,6 +138,7 @@ pool_heap_grow(struct pool_heap *h, struct far_task *t, unsigned flags, uint32_t
 	if (!orphan) {
 		p->places[h->node].free_pages -= far_min(reply.run, p->places[h->node].free_pages);
 		pool_chunk_fill(p, c);
+		FAR_ASSERT(h->avail && h->free_n >= c->blocks_n);
 		return 0;
 	}
 	c->pins++;
@@ -152,6 +158,7 @@ alloc_whole_of(const struct pool_heap *h)
 
 	while (c && (c->free_n < c->blocks_n || c->pins))
 		c = c->sibling;
+	FAR_ASSERT(!c || c->idle_n == c->blocks_n);
 	return c;
 }
 
@@ -165,6 +172,7 @@ alloc_find_whole(struct pool *p, bool all)
 
 			if (all ? h->whole_n : h->whole_low)
 				c = alloc_whole_of(h);
+			FAR_ASSERT(!c || (h->whole_n > 0 && c->heap == h));
 			if (c)
 				return c;
 		}
@@ -184,6 +192,7 @@ pool_release_free(struct pool *p, struct far_task *t, bool all)
 		uint64_t off = c->off;
 		int err;
 
+		FAR_ASSERT((c->listed || c->scavenge) && !c->harvesting);
 		/* Every block is past grace, and none is anybody's: no bit of it can be set or is going to be. */
 		p->places[node].free_pages += c->run;
 		c->heap->next_run = (uint32_t)far_max(c->run, pool_run_min(c->heap->class));
@@ -214,6 +223,7 @@ alloc_run_trim(unsigned class, uint32_t run)
 {
 	uint64_t first, n = pool_chunk_blocks(class, run, &first);
 
+	FAR_ASSERT(n > 0 && first + n * pool_class_len(class) <= (uint64_t)run * POOL_PAGE);
 	return (uint32_t)((first + n * pool_class_len(class) + POOL_PAGE - 1) / POOL_PAGE);
 }
 
@@ -222,6 +232,7 @@ alloc_next_run(struct pool_heap *h)
 {
 	uint32_t max = POOL_CHUNK_MAX / POOL_PAGE, min = pool_run_min(h->class), run = h->next_run;
 
+	FAR_ASSERT(run >= min);
 	/* One block per chunk when it is big. */
 	if (pool_class_len(h->class) > POOL_CHUNK_MAX / 4)
 		return min;
@@ -303,6 +314,7 @@ alloc_slow(struct pool_table *pt, struct far_task *t, unsigned heap, struct far_
 	struct pool_heap *h;
 	int err, relieved = 0;
 
+	FAR_ASSERT(node < pt->pool->nodes_n);
 	do {
 		/* Inside an operation the arena stays, even if the table is dropped meanwhile. */
 		if ((err = pool_enter(pt->pool, t)) != 0)
@@ -353,6 +365,7 @@ pool_unalloc(struct pool_table *pt, enum pool_kind kind, unsigned class, struct 
 	if (!c || c->heap->arena != pt->arena)
 		return;
 	i = pool_chunk_index(c, far_addr_off(addr));
+	FAR_ASSERT(!c->scavenge);
 	FAR_ASSERT(i >= 0 && c->heap->class == class && c->heap->kind == kind);
 	pool_chunk_unalloc(p, c, (uint32_t)i);
 }
@@ -364,6 +377,7 @@ pool_retire(struct pool_table *pt, enum pool_kind kind, unsigned class, struct f
 	struct pool_chunk *c = pool_chunk_at(p, addr);
 	int64_t i;
 
+	FAR_ASSERT(kind == POOL_BLOCKS || kind == POOL_INDEX);
 	if (!c) {
 		pool_foreign_push(pt, kind, class, addr);
 		return;
@@ -401,6 +415,7 @@ alloc_chunk_hand_back(struct pool *p, struct far_task *t, struct pool_chunk *c)
 	bool whole = c->free_n == c->blocks_n;
 	int err = whole ? 0 : pool_chunk_publish(p, t, c);
 
+	FAR_ASSERT(p->tick.held && !c->harvesting && !c->pins);
 	pool_chunk_forget(p, c);
 	return err ? err : alloc_give_up(p, t, node, off, whole ? 0 : CONTROL_ORPHAN);
 }
@@ -432,6 +447,7 @@ alloc_plead(struct pool_table *pt, struct far_task *t)
 {
 	int err;
 
+	FAR_ASSERT(!pool_is_inside(t));
 	pt->pool->hurry = pt->pool->starved = true;
 	err = pool_tick(pt->pool, t);
 	return err ? err : pt->gone;
@@ -445,6 +461,7 @@ pool_relieve(struct pool_table *pt, struct far_task *t, struct pool_relief *r)
 	int err;
 
 	FAR_ASSERT(!pool_is_inside(t));
+	FAR_ASSERT(r->rounds || !r->pressed);
 	if (!r->rounds) {
 		r->start_ns = far_now(t);
 		r->epoch = p->epoch;

@@ -52,6 +52,7 @@ chunk_number(struct pool *p, struct pool_chunk *c)
 		p->chunks = chunks;
 		p->chunks_max = max;
 	}
+	FAR_ASSERT(i < p->chunks_max && i <= p->chunks_n);
 	p->chunks[i] = c;
 	p->chunks_n = i == p->chunks_n ? i + 1 : p->chunks_n;
 	p->chunk_unused = i + 1;
@@ -62,6 +63,7 @@ chunk_number(struct pool *p, struct pool_chunk *c)
 static void
 chunk_list(struct pool_heap *h, struct pool_chunk *c)
 {
+	FAR_ASSERT(!c->listed && c->free_n && !c->scavenge);
 	c->next = NULL;
 	c->prev = h->avail ? FAR_CONTAINER(h->avail_last, struct pool_chunk, next) : NULL;
 	*h->avail_last = c;
@@ -72,6 +74,7 @@ chunk_list(struct pool_heap *h, struct pool_chunk *c)
 static void
 chunk_unlist(struct pool_heap *h, struct pool_chunk *c)
 {
+	FAR_ASSERT(c->listed && h->avail);
 	if (c->prev)
 		c->prev->next = c->next;
 	else
@@ -90,6 +93,7 @@ pool_chunk_new(struct pool *p, struct pool_heap *h, uint64_t off, uint32_t run)
 	uint32_t n = pool_chunk_blocks(h->class, run, &first);
 	struct pool_chunk *c = calloc(1, sizeof(*c) + pool_bitmap_words(n) * sizeof(c->words[0]));
 
+	FAR_ASSERT(n && run >= pool_run_min(h->class));
 	if (!c)
 		return NULL;
 	c->heap = h;
@@ -117,6 +121,7 @@ pool_chunk_forget(struct pool *p, struct pool_chunk *c)
 	struct pool_chunk **at = &h->chunks;
 
 	FAR_ASSERT(c->pins == 0 && h->chunks_n > 0 && c->free_n <= c->idle_n);
+	FAR_ASSERT(h->blocks_n >= c->blocks_n && h->free_n >= c->free_n && !c->harvesting);
 	if (c->listed)
 		chunk_unlist(h, c);
 	while (*at != c)
@@ -186,6 +191,7 @@ pool_heap_take(struct pool_heap *h)
 	uint32_t w = c->hint;
 	unsigned bit;
 
+	FAR_ASSERT(c && c->listed && c->free_n > 0);
 	while (!c->words[w].free)
 		w++;
 	bit = (unsigned)__builtin_ctzll(c->words[w].free);
@@ -237,6 +243,7 @@ pool_chunk_retire(struct pool *p, struct pool_chunk *c, uint32_t i)
 	}
 	if (pool_limbo_push(p, pool_chunk_block(c, i)) != 0)
 		return 0;
+	FAR_ASSERT(h->limbo_n < h->blocks_n - h->free_n);
 	if (++h->limbo_n > h->free_n && h->limbo_n * h->units * POOL_UNIT > POOL_PAGE / 2)
 		pool_hurry(p);
 	return 0;

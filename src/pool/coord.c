@@ -28,6 +28,7 @@ coord_watch(struct coord *c, const char *name, const struct coord_record *r, uin
 	uint64_t now = c->clock.now(c->clock.arg);
 	struct coord_seen *s;
 
+	FAR_ASSERT(coord_name_valid(name));
 	for (s = c->seen; s && strcmp(s->name, name) != 0; s = s->next)
 		;
 	if (s == NULL) {
@@ -42,6 +43,7 @@ coord_watch(struct coord *c, const char *name, const struct coord_record *r, uin
 		s->beat = r->beat;
 		s->since_ns = now;
 	}
+	FAR_ASSERT(now >= s->since_ns);
 	*silent_ns = now - s->since_ns;
 	return 0;
 }
@@ -52,6 +54,7 @@ coord_begin(struct coord *c, const char *name, struct coord_record *r)
 {
 	int err = c->ops->begin(c, name, r);
 
+	FAR_ASSERT(coord_name_valid(name));
 	if (err != 0)
 		return err;
 	/* No epoch follows the last one: it would be taken for the smallest. */
@@ -92,6 +95,7 @@ coord_acquire(struct coord *c, const char *name, const char *owner, uint64_t ttl
 		return err;
 	}
 	r.epoch++;
+	FAR_ASSERT(r.epoch > 0);
 	r.beat = 0;
 	r.ttl_ns = ttl_ns;
 	r.held = 1;

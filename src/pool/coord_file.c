@@ -41,8 +41,9 @@ static struct coord_path
 coord_path(const char *name, const char *end)
 {
 	struct coord_path p;
+	int n = snprintf(p.text, sizeof(p.text), "%.*s.lease%s", COORD_NAME_MAX, name, end);
 
-	snprintf(p.text, sizeof(p.text), "%.*s.lease%s", COORD_NAME_MAX, name, end);
+	FAR_ASSERT(n > 0 && (size_t)n < sizeof(p.text));
 	return p;
 }
 
@@ -106,6 +107,7 @@ coord_file_begin(struct coord *c, const char *name, struct coord_record *r)
 	struct coord_file *f = FAR_CONTAINER(c, struct coord_file, base);
 	int err;
 
+	FAR_ASSERT(f->dir >= 0);
 	if (flock(f->dir, LOCK_EX | LOCK_NB) != 0)
 		return errno == EWOULDBLOCK ? -FAR_EAGAIN : -FAR_EIO;
 	if ((err = coord_file_load(f, name, r)) != 0)

@@ -70,6 +70,7 @@ coord_sim_end(struct coord *c, const char *name, const struct coord_record *r)
 	if (e == NULL) {
 		if ((e = calloc(1, sizeof(*e))) == NULL)
 			return -FAR_ENOMEM;
+		FAR_ASSERT(strlen(name) <= COORD_NAME_MAX);
 		memcpy(e->name, name, strlen(name));
 		e->next = s->entries;
 		s->entries = e;

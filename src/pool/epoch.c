@@ -47,6 +47,7 @@ pool_enter(struct pool *p, struct far_task *t)
 
 	if (err)
 		return err;
+	FAR_ASSERT(*word != 1);
 	if (*word == 0) {
 		p->inside[p->era & 1]++;
 		*word = p->era & 1;
@@ -126,6 +127,7 @@ pool_limbo_push(struct pool *p, struct far_addr addr)
 		l->mask = len - 1;
 	}
 	l->ring[l->tail++ & l->mask] = addr.raw;
+	FAR_ASSERT(l->tail - l->head <= l->mask + 1);
 	return 0;
 }
 
@@ -171,15 +173,18 @@ pool_limbo_mature(struct pool *p)
 	uint64_t floor = pool_floor(p) + far_zoo(p->zoo, ZOO_GRACE_SHORT);
 
 	while (l->marks_n && l->marks[0].stamp < floor) {
+		FAR_ASSERT(l->head <= l->marks[0].end && l->marks[0].end <= l->stamped);
 		for (; l->head != l->marks[0].end; l->head++) {
 			struct far_addr addr = { l->ring[l->head & l->mask] };
 			struct pool_chunk *c = addr.raw ? pool_chunk_at(p, addr) : NULL;
+			int64_t i;
 
 			if (!c)
 				continue;
-			FAR_ASSERT(c->heap->limbo_n > 0);
+			i = pool_chunk_index(c, far_addr_off(addr));
+			FAR_ASSERT(i >= 0 && c->heap->limbo_n > 0);
 			c->heap->limbo_n--;
-			pool_chunk_free(p, c, (uint32_t)pool_chunk_index(c, far_addr_off(addr)));
+			pool_chunk_free(p, c, (uint32_t)i);
 		}
 		memmove(&l->marks[0], &l->marks[1], --l->marks_n * sizeof(l->marks[0]));
 	}
@@ -200,6 +205,7 @@ pool_advance(struct pool *p, struct far_task *t)
 	int err;
 
 	FAR_ASSERT(p->announced <= epoch);
+	FAR_ASSERT(p->tick.held && !pool_is_inside(t));
 	if (all)
 		far_cas(t, pool_home(offsetof(struct pool_super, epoch)), epoch, epoch + 1, &old);
 	pool_roots_note(p, t);
@@ -217,6 +223,7 @@ pool_advance(struct pool *p, struct far_task *t)
 static int
 pool_refresh(struct pool *p, struct far_task *t)
 {
+	FAR_ASSERT(p->tick.held);
 	for (struct pool_table *pt = p->tables; pt; pt = pt->next) {
 		int err;
 
@@ -254,6 +261,7 @@ pool_announce(struct pool *p, struct far_task *t)
 	/* 5. What these operations unlinked in others' chunks is told before (scavenge.c relies on it). */
 	if ((err = pool_foreign_flush(p, t)) != 0)
 		return err;
+	FAR_ASSERT(epoch == p->epoch);
 	return pool_beat(p, t, epoch);
 }
 
@@ -263,6 +271,7 @@ pool_housekeep(struct pool *p, struct far_task *t)
 {
 	int err;
 
+	FAR_ASSERT(p->tick.held && p->announced <= p->epoch);
 	if ((err = pool_harvest_some(p, t)) != 0 ||
 	    (err = pool_release_free(p, t, p->hurry_others)) != 0 ||
 	    (err = pool_scavenge_some(p, t)) != 0)
@@ -277,6 +286,7 @@ pool_round(struct pool *p, struct far_task *t)
 	struct pool_view view;
 	int err;
 
+	FAR_ASSERT(p->tick.held && !p->err && !p->drainer);
 	/* 1. Where are we, and where is everyone? */
 	if ((err = pool_read_view(p, t, &view)) != 0)
 		return err;
@@ -333,6 +343,7 @@ pool_hurry(struct pool *p)
 static uint64_t
 pool_interval(const struct pool *p)
 {
+	FAR_ASSERT(p->hurry_ns && p->hurry_ns <= p->tick_ns);
 	/* A session that is over has nothing to hurry for. */
 	if (p->err)
 		return p->tick_ns;
@@ -347,6 +358,7 @@ pool_daemon(struct far_task *t, void *arg)
 	struct pool *p = arg;
 	uint64_t last = far_now(t);
 
+	FAR_ASSERT(p->daemon_alive && !p->daemon);
 	p->daemon = t;
 	far_account(t, &p->background);
 	while (!p->closing && !p->abandoned) {

@@ -120,6 +120,7 @@ frees_locate(const struct pool *p, const struct pool_foreign *f, const uint64_t 
 		start = page - g.run;
 		g = pool_page_unpack(words[start - first]);
 	}
+	FAR_ASSERT(first <= start && start <= page);
 	if (g.kind != f->kind || g.class != f->class || g.table != f->table || !g.run ||
 	    g.run > s->pages_n - start || page - start >= g.run)
 		return -FAR_ECORRUPT;
@@ -166,6 +167,7 @@ frees_add(struct pool *p, struct far_task *t, const struct pool_foreign *f, size
 		at = word;
 		sum |= bit;
 	}
+	FAR_ASSERT(ops < FREES_BATCH);
 	if (sum)
 		far_faa(t, at, sum, &old[ops]);
 	return far_wait(t);
@@ -180,12 +182,14 @@ frees_tell(struct pool *p, struct far_task *t, const struct pool_foreign *f, siz
 	int err = windows ? 0 : -FAR_ENOMEM;
 
 	FAR_ASSERT(n && far_addr_node(f[0].addr) == far_addr_node(f[n - 1].addr));
+	FAR_ASSERT(n <= FREES_BATCH);
 	for (size_t i = 0; i < n && !err; i++) {
 		uint64_t page = frees_page(p, f[i].addr), first;
 
 		if (page == UINT64_MAX)
 			continue;
 		first = frees_window(page);
+		FAR_ASSERT(first <= page && page - first < FREES_WINDOW);
 		far_read(t,
 			 far_addr_make(far_addr_node(f[i].addr),
 				       p->places[far_addr_node(f[i].addr)].super.pages_off +
@@ -235,6 +239,8 @@ pool_foreign_flush(struct pool *p, struct far_task *t)
 static int
 frees_read_bits(struct far_task *t, const struct pool_chunk *c, uint64_t *bits)
 {
+	/* The bitmap ends before the first block. */
+	FAR_ASSERT(c->off + pool_bitmap_words(c->blocks_n) * 8 <= c->first);
 	far_read(t, far_addr_make(c->heap->node, c->off), bits, pool_bitmap_words(c->blocks_n) * 8);
 	return far_wait(t);
 }
@@ -279,6 +285,7 @@ pool_harvest(struct pool *p, struct far_task *t, struct pool_chunk *c)
 	uint64_t *bits;
 	int err;
 
+	FAR_ASSERT(!c->scavenge || !c->listed);
 	if (c->harvesting)
 		return 0;
 	if ((bits = far_scratch(t, 2 * pool_bitmap_words(c->blocks_n) * 8)) == NULL)
@@ -297,6 +304,7 @@ pool_harvest(struct pool *p, struct far_task *t, struct pool_chunk *c)
 static int
 frees_harvest_heap(struct pool *p, struct far_task *t, struct pool_heap *h, uint32_t budget)
 {
+	FAR_ASSERT(p->tick.held);
 	budget = (uint32_t)far_min(budget, h->chunks_n);
 	while (budget-- && !p->err) {
 		struct pool_chunk *c = h->harvest ? h->harvest : h->chunks;
@@ -319,6 +327,7 @@ pool_harvest_some(struct pool *p, struct far_task *t)
 {
 	bool all = p->hurry_others || far_now(t) - p->harvest_ns >= p->tick_ns;
 
+	FAR_ASSERT(p->tick.held && !pool_is_inside(t));
 	/* Rounds in a hurry look at what ran dry only. */
 	if (all)
 		p->harvest_ns = far_now(t);
@@ -345,6 +354,7 @@ pool_chunk_publish(struct pool *p, struct far_task *t, const struct pool_chunk *
 
 	/* Nobody clears bits that we are about to set, and nobody takes the blocks. */
 	FAR_ASSERT(!c->harvesting && (p->tick.held || p->closing));
+	FAR_ASSERT(c->free_n <= c->idle_n && !c->pins);
 	/* By B1 no idle block's bit is set; but that is far memory, and a second FAA would carry. */
 	if (!err)
 		err = frees_read_bits(t, c, bits);

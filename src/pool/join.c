@@ -30,6 +30,7 @@ pool_super_read(struct pool *p, struct far_task *t)
 {
 	int err;
 
+	FAR_ASSERT(p->nodes_n && p->nodes_n <= FAR_NODES_MAX);
 	/* The home node last, since it is formed first: beside a node that knows the pool, it does, too. */
 	for (unsigned i = 1; i < p->nodes_n; i++)
 		far_read(t, far_addr_make(i, 0), &p->places[i].super, sizeof(p->places[i].super));
@@ -46,6 +47,7 @@ pool_super_check(const struct pool *p, unsigned node)
 	const struct pool_super *s = &p->places[node].super;
 	uint64_t len = far_fabric_region_len(p->fabric, node);
 
+	FAR_ASSERT(node < p->nodes_n);
 	if (s->magic != POOL_MAGIC || s->endian != POOL_ENDIAN || s->format != POOL_FORMAT ||
 	    s->page_len != POOL_PAGE)
 		return -FAR_EFORMAT;
@@ -96,6 +98,7 @@ pool_form(struct pool *p, struct far_task *t)
 	struct control_reply reply;
 	int err, formed = 0;
 
+	FAR_ASSERT(!p->serial && p->nodes_n <= POOL_NODES);
 	req.pool_id[0] = far_rand(t) | 1;
 	req.pool_id[1] = far_rand(t);
 	for (unsigned i = 0; i < p->nodes_n; i++) {
@@ -152,6 +155,7 @@ pool_meet_nodes(struct pool *p, struct far_task *t)
 {
 	int err;
 
+	FAR_ASSERT(p->hurry_ns && p->hurry_ns <= p->tick_ns);
 	for (int i = 0; i < JOIN_FORM_TRIES; i++) {
 		/* A sum that does not match may be one that is being written: another client forms the pool. */
 		if ((err = pool_super_check_all(p, t)) == 0)
@@ -184,6 +188,7 @@ pool_alloc_local(struct pool *p)
 	for (unsigned i = 0; i < p->nodes_n; i++) {
 		struct pool_place *place = &p->places[i];
 
+		FAR_ASSERT(!place->map && place->super.pages_n >> 32 == 0);
 		place->map = calloc(place->super.pages_n + 1, sizeof(*place->map));
 		place->free_pages = far_min(place->super.pages_free, place->super.pages_n);
 		if (!place->map)
@@ -198,6 +203,7 @@ pool_leave_nodes(struct pool *p, struct far_task *t, unsigned flags)
 {
 	int first = 0;
 
+	FAR_ASSERT(!(flags & ~(unsigned)CONTROL_DIRTY));
 	/* S1: the home node last. */
 	for (unsigned i = 0; i < p->nodes_n; i++) {
 		struct control_request req = { .code = CONTROL_LEAVE, .flags = flags };
@@ -224,6 +230,7 @@ pool_join_nodes(struct pool *p, struct far_task *t)
 	struct pool_view view;
 	int err;
 
+	FAR_ASSERT(p->watch && p->places[0].map);
 	if ((err = pool_call(p, t, 0, &req, &reply)) != 0)
 		return err;
 	if (!reply.serial || reply.serial > POOL_SERIAL_MAX ||
@@ -257,6 +264,7 @@ pool_open(struct far_task *t, const struct pool_opts *opts, struct pool **out)
 	struct pool *p = calloc(1, sizeof(*p));
 	int err;
 
+	FAR_ASSERT(!pool_is_inside(t));
 	if (!p)
 		return -FAR_ENOMEM;
 	p->fabric = far_task_conn(t);
@@ -266,6 +274,7 @@ pool_open(struct far_task *t, const struct pool_opts *opts, struct pool **out)
 	p->tick_ns = far_min(opts && opts->tick_ns ? opts->tick_ns : POOL_TICK_NS,
 			     p->lease_ns / 8 + 1);
 	p->hurry_ns = far_max(p->tick_ns / 100, 1);
+	FAR_ASSERT(p->tick_ns && p->tick_ns <= p->lease_ns / 8 + 1);
 	p->zoo = opts ? opts->zoo : 0;
 	before = far_account(t, &p->background);
 	err = p->nodes_n && (p->places = calloc(p->nodes_n, sizeof(*p->places))) != NULL
@@ -321,6 +330,7 @@ pool_free(struct pool *p)
 static void
 pool_end_daemon(struct pool *p, struct far_task *t)
 {
+	FAR_ASSERT(!p->closing && !p->closer);
 	p->closing = true;
 	p->closer = t;
 	if (p->daemon)
@@ -340,6 +350,7 @@ pool_settle(struct pool *p, struct far_task *t)
 
 	/* Nobody else touches the pool: no lock is taken from here on but a round's own. */
 	FAR_ASSERT(p->closing && !p->daemon_alive);
+	FAR_ASSERT(!p->err && !p->drainer);
 	for (uint32_t i = 0; i < p->chunks_n; i++)
 		nothing = nothing && !p->chunks[i];
 	/* Who closed its tables one by one has told everything by now. */
@@ -364,6 +375,7 @@ pool_close(struct pool *p, struct far_task *t)
 
 	if (!p)
 		return 0;
+	FAR_ASSERT(!pool_is_inside(t) && !p->abandoned);
 	pool_end_daemon(p, t);
 	before = far_account(t, NULL);
 	err = p->err ? p->err : pool_settle(p, t);

@@ -23,6 +23,7 @@ pool_lock(struct pool_lock *l, struct far_task *t)
 	/* The holder hands the lock over without ever releasing it, in order of arrival, and unlinks us. */
 	while (!w.served)
 		far_park(t);
+	FAR_ASSERT(l->held && l->first != &w);
 }
 
 void

@@ -15,6 +15,7 @@
 uint64_t
 node_serial_new(struct node *n)
 {
+	FAR_ASSERT(node_is_home(n));
 	if (n->id.next_serial >= POOL_SERIAL_MAX)
 		return 0;
 	/* Stored before the serial is used: a crash may lose it, never give it twice. */
@@ -41,6 +42,7 @@ node_session_open(struct node *n, uint64_t serial)
 	unsigned i;
 
 	FAR_ASSERT(serial != 0 && serial <= POOL_SERIAL_MAX && !node_session_find(n, serial));
+	FAR_ASSERT(n->id.sessions_high <= n->id.sessions_n);
 	for (i = 0; i < n->id.sessions_n && n->sessions[i].serial != 0; i++)
 		;
 	if (i == n->id.sessions_n)
@@ -69,6 +71,7 @@ node_session_open(struct node *n, uint64_t serial)
 static void
 node_gone_note(struct node *n, uint64_t serial)
 {
+	FAR_ASSERT(serial && n->gone_at < NODE_GONE);
 	n->gone_floor = far_max(n->gone_floor, n->gone[n->gone_at]);
 	n->gone[n->gone_at] = serial;
 	n->gone_at = (n->gone_at + 1) % NODE_GONE;
@@ -89,6 +92,7 @@ node_quarantine_count(struct node *n)
 		pages += s->quarantine_pages;
 		pid = pid ? pid : s->pid;
 	}
+	FAR_ASSERT(sessions <= n->id.sessions_high && pages <= n->id.pages_n);
 	node_put(&n->super->quarantine_n, sessions);
 	node_put(&n->super->quarantine_pages, pages);
 	node_put(&n->super->quarantine_pid, pid);
@@ -178,6 +182,7 @@ node_form(struct node *n, struct node_session *me, const struct control_request 
 		node_put(&n->super->generations[i], s.generations[i]);
 	node_put(&n->super->sum, s.sum);
 	n->id = s;
+	FAR_ASSERT(n->id.sum == node_super_sum(&n->id) && n->id.node < n->id.nodes_n);
 	return 0;
 }
 
@@ -194,6 +199,7 @@ node_session(struct node *n, struct node_session *me, const struct control_reque
 	    (s = node_session_open(n, reply->serial)) == NULL)
 		return -FAR_ENOMEM;
 	reply->slot = node_slot(n, s);
+	FAR_ASSERT(s->serial == reply->serial && reply->slot < n->id.sessions_high);
 	return 0;
 }
 
@@ -212,6 +218,7 @@ node_join(struct node *n, struct node_session *me, const struct control_request 
 		return -FAR_EFENCED;
 	if (me == NULL && (s = node_session_open(n, req->serial)) == NULL)
 		return -FAR_ENOMEM;
+	FAR_ASSERT(s->serial == req->serial);
 	reply->serial = req->serial;
 	reply->slot = node_slot(n, s);
 	return 0;
@@ -222,6 +229,7 @@ node_leave(struct node *n, struct node_session *me, const struct control_request
 	   struct control_reply *reply)
 {
 	(void)reply;
+	FAR_ASSERT(me && me->serial);
 	if (req->flags & ~(uint32_t)CONTROL_DIRTY)
 		return -FAR_EINVAL;
 	node_session_end(n, me, req->flags & CONTROL_DIRTY);
@@ -253,6 +261,7 @@ node_fence(struct node *n, struct node_session *me, const struct control_request
 	int err;
 
 	(void)reply;
+	FAR_ASSERT(me && me->state == NODE_SESSION_LIVE);
 	if (req->serial == 0 || req->serial > POOL_SERIAL_MAX || req->serial == me->serial ||
 	    (node_is_home(n) && req->serial > n->id.next_serial))
 		return -FAR_EINVAL;
@@ -321,6 +330,7 @@ node_dispatch(struct node *n, uint64_t *session, const struct control_request *r
 		return -FAR_EINVAL;
 	if (node_handlers[req->code].where & NODE_HOME && !node_is_home(n))
 		return -FAR_EINVAL;
+	FAR_ASSERT(!me || me->serial == *session);
 	return node_handlers[req->code].serve(n, me, req, reply);
 }
 
@@ -381,6 +391,7 @@ node_new(void *region, const struct pool_super *id, const struct node_env *env)
 	n->orphans = (void *)(at += spans_n * sizeof(*n->spans));
 	n->next = (void *)(at += orphans_n * sizeof(*n->orphans));
 	n->table_chunks = (void *)(at + id->pages_n * sizeof(*n->next));
+	FAR_ASSERT(((uintptr_t)n->words | (uintptr_t)n->names | (uintptr_t)n->sessions) % 8 == 0);
 	return n;
 }
 
@@ -423,6 +434,7 @@ node_load(struct node *n, bool torn)
 	if ((err = node_pages_load(n)) != 0 || (err = node_roots_load(n)) != 0 ||
 	    (err = node_sessions_load(n)) != 0)
 		return err;
+	FAR_ASSERT(n->pages_free == n->super->pages_free);
 	for (unsigned i = 0; i < n->id.roots_n; i++)
 		if (n->table_chunks[i] > 0 && n->names[i].state == 0)
 			return -FAR_ECORRUPT;

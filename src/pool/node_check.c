@@ -33,6 +33,7 @@ node_check_chunk(struct node_checker *c, uint64_t i, struct pool_page p)
 	const struct node *n = c->n;
 	unsigned span_kind = n->mixed ? POOL_PAGE_BLOCKS : p.kind;
 
+	FAR_ASSERT(p.run && p.run <= n->id.pages_n - i && p.table < n->id.roots_n);
 	if (n->names[p.table].state == 0) {
 		node_violation(c, "page %" PRIu64 ": chunk of table %u, which does not exist", i,
 			       p.table);
@@ -65,6 +66,7 @@ node_check_listed(const struct node *n, uint64_t first, struct pool_page p)
 {
 	uint64_t at = *node_orphans(n, p);
 
+	FAR_ASSERT(!p.owner && first < n->id.pages_n);
 	for (uint64_t i = 0; at != 0 && i < n->id.pages_n; i++, at = n->next[at - 1])
 		if (at - 1 == first)
 			return true;

@@ -20,6 +20,7 @@
 static unsigned
 node_span_kind(const struct node *n, unsigned kind)
 {
+	FAR_ASSERT(kind == POOL_PAGE_BLOCKS || kind == POOL_PAGE_INDEX);
 	return n->mixed ? POOL_PAGE_BLOCKS : kind;
 }
 
@@ -29,6 +30,7 @@ node_span_full(const struct node *n, uint32_t s)
 {
 	uint64_t left = n->id.pages_n - (uint64_t)s * NODE_SPAN;
 
+	FAR_ASSERT(s < n->spans_n);
 	return left >= NODE_SPAN ? UINT32_MAX : (UINT32_C(1) << left) - 1;
 }
 
@@ -95,6 +97,7 @@ node_find_short(struct node *n, unsigned kind, unsigned run)
 	uint32_t *hint = &n->hint[kind][run], s;
 	int at;
 
+	FAR_ASSERT(run >= 1 && run < NODE_SPAN && *hint <= n->spans_n);
 	for (s = *hint; s < n->spans_n; s++)
 		if (n->spans[s].kind == kind && node_span_fit(n->spans[s].free, run) >= 0)
 			break;
@@ -133,6 +136,7 @@ node_find_long(struct node *n, unsigned kind, uint64_t run)
 {
 	uint32_t s = n->hint[0][0], next;
 
+	FAR_ASSERT(run >= NODE_SPAN);
 	while (s < n->spans_n && n->spans[s].kind != POOL_PAGE_FREE)
 		s++;
 	n->hint[0][0] = s;
@@ -155,6 +159,7 @@ node_page_set(struct node *n, uint64_t i, uint64_t word)
 static uint64_t
 node_page_inside(uint64_t back)
 {
+	FAR_ASSERT(back > 0);
 	return pool_page_pack(
 		(struct pool_page){ .kind = POOL_PAGE_INSIDE, .run = (unsigned)back });
 }
@@ -165,6 +170,8 @@ node_page_step(const struct node *n, uint64_t i)
 {
 	struct pool_page p = pool_page_unpack(n->words[i]);
 
+	/* Whoever walks the table gets on. */
+	FAR_ASSERT(p.kind == POOL_PAGE_FREE || p.run > 0);
 	return p.kind == POOL_PAGE_FREE ? 1 : p.run;
 }
 
@@ -415,6 +422,7 @@ node_free_table(struct node *n, unsigned table)
 {
 	uint64_t step;
 
+	FAR_ASSERT(table < n->id.roots_n);
 	/* Its orphans are all about to go: forget the lists as a whole. */
 	memset(node_orphans(n, (struct pool_page){ .kind = POOL_PAGE_BLOCKS, .table = table }), 0,
 	       sizeof(*n->orphans) * 2 * POOL_CLASSES * 2);
@@ -464,6 +472,7 @@ node_chunk_load(struct node *n, uint64_t first, struct pool_page p)
 	node_span_take(n, first, p.run, p.kind);
 	node_orphan_push(n, first, p);
 	n->table_chunks[p.table]++;
+	FAR_ASSERT(n->pages_free >= p.run);
 	n->pages_free -= p.run;
 }
 

@@ -90,6 +90,7 @@ node_root_learn(struct node *n, unsigned table, uint64_t serial)
 {
 	uint64_t state = n->names[table].state, known = POOL_ROOT_SERIAL(state);
 
+	FAR_ASSERT(!node_is_home(n) && serial);
 	if (serial < known || (serial == known && POOL_ROOT_KIND(state) == POOL_ROOT_DROPPED))
 		return -FAR_ENOENT;
 	if (serial == known)
@@ -120,6 +121,7 @@ node_root_guard(struct node *n, const struct node_session *me, unsigned table, u
 void
 node_roots_leave(struct node *n, const struct node_session *s)
 {
+	FAR_ASSERT(node_is_home(n) && s->serial);
 	for (unsigned i = 0; i < n->id.roots_n; i++)
 		if (POOL_ROOT_KIND(n->names[i].state) == POOL_ROOT_MAKING &&
 		    n->names[i].head == s->serial)
@@ -131,6 +133,7 @@ node_root_vacant(const struct node *n, const char *name)
 {
 	int vacant = -FAR_ENOMEM;
 
+	FAR_ASSERT(node_is_home(n));
 	for (unsigned i = n->id.roots_n; i-- > 0;) {
 		unsigned kind = POOL_ROOT_KIND(n->names[i].state);
 
@@ -156,6 +159,7 @@ node_root_new(struct node *n, struct node_session *me, const struct control_requ
 		return -FAR_EINVAL;
 	if ((i = node_root_vacant(n, req->name)) < 0)
 		return i;
+	FAR_ASSERT(n->names[i].state == 0);
 	if ((reply->serial = node_serial_new(n)) == 0)
 		return -FAR_ENOMEM;
 	reply->table = (uint32_t)i;

@@ -30,6 +30,8 @@ node_super_place(struct pool_super *s, uint64_t len)
 	if (len > POOL_REGION_MAX || len < s->data_off + NODE_PAGES_MIN * (uint64_t)POOL_PAGE)
 		return false;
 	s->pages_n = (len - s->data_off) / POOL_PAGE;
+	FAR_ASSERT(s->pages_off + s->pages_n * sizeof(uint64_t) <= s->data_off);
+	FAR_ASSERT(s->data_off % POOL_PAGE == 0 && s->pages_n >= NODE_PAGES_MIN);
 	return true;
 }
 
@@ -46,6 +48,7 @@ node_format(void *region, uint64_t len, const struct node_env *env)
 	s.page_len = POOL_PAGE;
 	if (!node_super_place(&s, len))
 		return -FAR_EINVAL;
+	FAR_ASSERT((uintptr_t)region % sizeof(uint64_t) == 0);
 	s.generation = env->random(env->arg);
 	s.sum = node_super_sum(&s);
 	s.epoch = 1;

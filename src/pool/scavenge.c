@@ -95,6 +95,8 @@ scavenge_recovery_fiber(struct far_task *t, void *arg)
 	struct pool *p = r->pt->pool;
 	int left;
 
+	/* Whoever closes the index waits for pool.tick, which the waiter holds. */
+	FAR_ASSERT(p->tick.held && r->pt->ops && r->pt->index);
 	far_account(t, &p->background);
 	if ((r->err = pool_enter(p, t)) == 0) {
 		r->err = r->pt->ops->recover(r->pt->index, t);
@@ -143,6 +145,7 @@ scavenge_recover(struct pool *p, struct far_task *t, struct pool_table *pt)
 			s->stage = SCAVENGE_TOLD;
 	}
 	a->recover = false;
+	FAR_ASSERT(p->tick.held && !pool_is_inside(t));
 	err = pt->ops->recover && !far_zoo(p->zoo, ZOO_SCAVENGE_UNRECOVERED)
 		      ? scavenge_call_recover(p, t, pt)
 		      : 0;

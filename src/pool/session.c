@@ -155,6 +155,7 @@ pool_read_view(struct pool *p, struct far_task *t, struct pool_view *view)
 	uint64_t posted, known = p->epoch; /* others may learn of a later one while we wait */
 	int err = s && lines ? POOL_AGAIN : -FAR_ENOMEM;
 
+	FAR_ASSERT(p->high <= max && p->slot < max);
 	/* Twice as a rule: what was added is READ with its slack. `high` only grows, also by what other fibers READ
 	 * meanwhile, and each turn but the last lets it grow: so this ends, whatever the far word says. */
 	while (err == POOL_AGAIN) {
@@ -198,6 +199,7 @@ pool_look_at_nodes(struct pool *p, struct far_task *t)
 		uint64_t generation, pages_free;
 	} found[FAR_NODES_MAX];
 
+	FAR_ASSERT(p->nodes_n <= FAR_LEN(found) && p->tick.held);
 	for (unsigned i = 0; i < p->nodes_n; i++) {
 		found[i].generation = p->places[i].super.generation;
 		found[i].pages_free = p->places[i].free_pages;
@@ -223,6 +225,7 @@ pool_ask_nodes(struct pool *p, struct far_task *t)
 {
 	uint64_t generation[FAR_NODES_MAX];
 
+	FAR_ASSERT(p->nodes_n <= FAR_LEN(generation));
 	if (p->nodes_n == 1)
 		return 0;
 	for (unsigned i = 0; i < p->nodes_n; i++)
@@ -283,6 +286,7 @@ pool_fence_line(struct pool *p, struct far_task *t, uint32_t i)
 int
 pool_fence_silent(struct pool *p, struct far_task *t)
 {
+	FAR_ASSERT(p->tick.held);
 	for (uint32_t i = 0; i < p->places[0].super.sessions_n && i < p->high; i++) {
 		int err = pool_fence_line(p, t, i);
 
@@ -299,6 +303,7 @@ pool_gone(struct pool *p, struct far_task *t, uint64_t serial)
 	struct pool_view view;
 	int err;
 
+	FAR_ASSERT(p->serial);
 	if (serial == p->serial)
 		return pool_state(p);
 	before = far_account(t, &p->background);

@@ -27,6 +27,7 @@ enum {
 static struct far_addr
 table_root_addr(const struct pool *p, unsigned number)
 {
+	FAR_ASSERT(number < p->places[0].super.roots_n);
 	return pool_home(p->places[0].super.roots_off + number * sizeof(struct pool_root));
 }
 
@@ -107,6 +108,7 @@ pool_roots_note(struct pool *p, struct far_task *t)
 void
 pool_roots_mark(struct pool *p)
 {
+	FAR_ASSERT(p->tick.held);
 	for (struct pool_table *pt = p->tables; pt; pt = pt->next) {
 		unsigned kind = POOL_ROOT_KIND(pt->state);
 
@@ -119,6 +121,7 @@ pool_roots_mark(struct pool *p)
 void
 pool_tables_discard(struct pool *p)
 {
+	FAR_ASSERT(p->tick.held);
 	for (struct pool_table *pt = p->tables; pt; pt = pt->next) {
 		if (pt->gone != -FAR_ENOENT)
 			continue;
@@ -174,6 +177,7 @@ pool_table_new(struct pool *p, struct far_task *t, const char *name, const char 
 	struct pool_root r = { 0 };
 	int err;
 
+	FAR_ASSERT(!pool_is_inside(t));
 	if (!pool_name_is_good(name, FAR_NAME_MAX + 1) || strlen(design) >= sizeof(r.design))
 		return -FAR_EINVAL;
 	memcpy(req.name, name, strlen(name));
@@ -257,6 +261,7 @@ table_settle(struct pool_table *pt, struct far_task *t)
 	}
 	if (!err && pt->arena)
 		err = pool_arena_close(pt->arena, t);
+	FAR_ASSERT(err || !pt->arena);
 	/* Never committed: nobody can have seen it. */
 	if (!err && !pt->head.raw)
 		err = table_root_call(p, t, CONTROL_ROOT_DROP, pt->number, pt->serial);
@@ -283,7 +288,7 @@ pool_table_close(struct pool_table *pt, struct far_task *t)
 		pool_arena_free(pt->arena);
 	}
 	for (at = &p->tables; *at != pt; at = &(*at)->next)
-		;
+		FAR_ASSERT(*at);
 	*at = pt->next;
 	pool_unlock(&p->tick);
 	far_account(t, before);
@@ -377,6 +382,7 @@ table_await_drop(struct pool *p, struct far_task *t, unsigned number, uint64_t s
 	uint64_t start = far_now(t), wait_ns = p->hurry_ns;
 	int err;
 
+	FAR_ASSERT(!pool_is_inside(t) && serial);
 	for (;;) {
 		p->hurry = true;
 		if ((err = pool_tick(p, t)) != 0)

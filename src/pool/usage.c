@@ -21,6 +21,7 @@ pool_pick_node(struct pool *p)
 {
 	unsigned best = 0;
 
+	FAR_ASSERT(p->nodes_n);
 	for (unsigned i = 1; i < p->nodes_n; i++) {
 		if (p->places[i].free_pages > p->places[best].free_pages)
 			best = i;
@@ -84,6 +85,7 @@ usage_scan_node(struct pool *p, struct far_task *t, unsigned node, unsigned tabl
 	uint64_t *words = far_scratch(t, USAGE_PAGES * 8);
 	int err = words ? 0 : -FAR_ENOMEM;
 
+	FAR_ASSERT(node < p->nodes_n);
 	for (uint64_t at = 0; at < place->super.pages_n && !err; at += USAGE_PAGES) {
 		uint64_t part = far_min(USAGE_PAGES, place->super.pages_n - at);
 
@@ -112,6 +114,7 @@ usage_scan(struct pool *p, struct far_task *t, unsigned table, struct usage_chun
 {
 	int err = 0;
 
+	FAR_ASSERT(table < p->places[0].super.roots_n);
 	*list = NULL;
 	*n = 0;
 	for (unsigned i = 0; i < p->nodes_n && !err; i++)
@@ -136,6 +139,7 @@ usage_add(struct pool *p, struct far_task *t, const struct usage_chunk *c, struc
 	struct pool_chunk *own;
 	int err;
 
+	FAR_ASSERT(n && c->node < p->nodes_n);
 	if (!bits)
 		return -FAR_ENOMEM;
 	far_read(t, far_addr_make(c->node, c->off), bits, (size_t)words * 8);
@@ -183,6 +187,7 @@ usage_node_info(const struct pool_place *place, const struct pool_super *now,
 	if (now->pages_free > s->pages_n || now->quarantine_pages > s->pages_n ||
 	    now->quarantine_n > s->sessions_n || now->quarantine_pid > INT32_MAX)
 		return -FAR_ECORRUPT;
+	FAR_ASSERT(s->data_off + s->pages_n * POOL_PAGE <= s->region_len);
 	*info = (struct far_node_info){
 		.region_bytes = s->region_len,
 		.granted_bytes = (s->pages_n - now->pages_free) * POOL_PAGE,
@@ -223,6 +228,7 @@ usage_adopt(struct pool_table *pt, struct far_task *t, const struct usage_chunk 
 {
 	int adopted = 0, err;
 
+	FAR_ASSERT(pool_is_inside(t));
 	for (size_t i = 0; i < n; i++) {
 		struct pool_heap *h;
 
@@ -264,6 +270,7 @@ usage_finish_scavenging(struct pool_table *pt, struct far_task *t)
 	uint64_t start = far_now(t), done = 0, wait_ns = p->hurry_ns;
 	int err = 0, idle = 0;
 
+	FAR_ASSERT(!pool_is_inside(t));
 	while (!err && pool_scavenges_of(pt, &done) && pt->ops && !pt->gone) {
 		uint64_t seen = done;
 

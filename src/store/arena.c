@@ -19,6 +19,7 @@ store_arena_grow(struct store_arena *a, size_t len)
 	struct store_block *b;
 
 	want = far_max(want, len);
+	FAR_ASSERT(want >= len && (!a->block || a->used <= a->block->len));
 	b = malloc(sizeof(*b) + want);
 	if (!b)
 		return -1;
@@ -38,6 +39,7 @@ store_arena_alloc(struct store_arena *a, size_t len)
 	if ((!a->block || a->block->len - a->used < len) && store_arena_grow(a, len) != 0)
 		return NULL;
 	out = a->block->data + a->used;
+	FAR_ASSERT(a->block && a->used % 8 == 0 && a->block->len - a->used >= len);
 	a->used += len;
 	a->total += len;
 	return out;
@@ -60,6 +62,7 @@ store_arena_reset(struct store_arena *a, size_t keep)
 		if (!b)
 			break;
 	}
+	FAR_ASSERT(!b || (!b->older && b->len <= keep));
 	a->block = b;
 }
 
@@ -67,4 +70,5 @@ void
 store_arena_free(struct store_arena *a)
 {
 	store_arena_reset(a, 0);
+	FAR_ASSERT(!a->block && a->total == 0);
 }

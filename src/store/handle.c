@@ -14,7 +14,9 @@
 void
 store_enter(struct far *f)
 {
-	pthread_mutex_lock(&f->lock);
+	int failed = pthread_mutex_lock(&f->lock);
+
+	FAR_ASSERT(!failed);
 	store_arena_reset(&f->results, STORE_KEEP);
 	f->error.code = 0;
 	f->error.text[0] = '\0';
@@ -23,7 +25,9 @@ store_enter(struct far *f)
 int
 store_leave(struct far *f, int err)
 {
-	pthread_mutex_unlock(&f->lock);
+	int failed = pthread_mutex_unlock(&f->lock);
+
+	FAR_ASSERT(!failed);
 	return err;
 }
 
@@ -32,6 +36,7 @@ store_call(struct far *f, void (*fn)(struct far_task *task, void *arg), void *ar
 {
 	int err = far_loop_spawn(f->loop, f->fabric, fn, arg, 0);
 
+	FAR_ASSERT(f->loop && f->fabric);
 	if (!err)
 		far_loop_run(f->loop);
 	return err;
@@ -43,6 +48,7 @@ store_run(struct far *f, unsigned n, void (*fn)(struct far_task *task, void *arg
 {
 	int err = 0;
 
+	FAR_ASSERT(n == 0 || (fn && args));
 	store_enter(f);
 	for (unsigned i = 0; i < n && !err; i++)
 		err = far_loop_spawn(f->loop, f->fabric, fn, args[i], 0);
@@ -75,6 +81,7 @@ store_note(const struct far_table *t, struct far_bytes key, int err)
 {
 	struct store_error *e = &t->f->error;
 
+	FAR_ASSERT(err < 0 && t);
 	e->code = err;
 	e->table = t;
 	e->key_len = key.data ? key.len : 0;
@@ -88,6 +95,7 @@ store_say(struct far *f, int err, const char *format, ...)
 {
 	va_list args;
 
+	FAR_ASSERT(err < 0);
 	va_start(args, format);
 	vsnprintf(f->error.text, sizeof(f->error.text), format, args);
 	va_end(args);
@@ -106,6 +114,7 @@ store_key_text(const struct store_error *e, char *out, size_t out_len)
 
 		at += (size_t)snprintf(out + at, out_len - at, plain ? "%c" : "\\x%02x", e->key[i]);
 	}
+	FAR_ASSERT(at < out_len);
 	snprintf(out + at, out_len - at, "%s", e->key_len > n ? "..." : "");
 }
 
@@ -115,6 +124,7 @@ store_error_format(struct store_error *e)
 	const struct far_table *t = e->table;
 	char key[4 * sizeof(e->key) + 4];
 
+	FAR_ASSERT(e->code < 0 && t);
 	store_key_text(e, key, sizeof(key));
 	if (e->code == -FAR_ENOENT && pool_table_alive(t->pt) != 0)
 		snprintf(e->text, sizeof(e->text), "table '%s' was dropped", t->pt->name);
@@ -145,6 +155,7 @@ store_heart_turn(struct far *f)
 {
 	if (pthread_mutex_trylock(&f->lock) != 0)
 		return;
+	FAR_ASSERT(!f->loop_lent);
 	far_loop_turn(f->loop);
 	pthread_mutex_unlock(&f->lock);
 }
@@ -156,6 +167,7 @@ store_heart(void *arg)
 	struct pollfd stop = { .fd = f->heart_stop, .events = POLLIN };
 
 	/* Until far_close() writes to the descriptor. No signal comes here, so poll() fails for no other reason. */
+	FAR_ASSERT(stop.fd >= 0 && f->heart_ms > 0);
 	while (poll(&stop, 1, f->heart_ms) == 0)
 		store_heart_turn(f);
 	return NULL;
@@ -178,6 +190,7 @@ store_heart_start(struct far *f)
 	sigset_t mask, before;
 	int failed;
 
+	FAR_ASSERT(!f->heart_runs && f->heart_stop < 0 && f->pool);
 	f->heart_stop = eventfd(0, EFD_CLOEXEC);
 	if (f->heart_stop < 0)
 		return -FAR_EIO;
@@ -220,6 +233,7 @@ store_new(const struct far_opts *opts)
 	f->heart_ms = STORE_HEART_MS;
 	if (opts->lease_ns)
 		f->heart_ms = (int)far_max(far_min(opts->lease_ns / 50000000, STORE_HEART_MS), 1);
+	FAR_ASSERT(f->fibers && f->fibers <= STORE_FIBERS_MAX && f->heart_ms > 0);
 	f->heart_stop = -1;
 	pthread_mutex_init(&f->lock, NULL);
 	return f;
@@ -228,6 +242,7 @@ store_new(const struct far_opts *opts)
 static void
 store_free(struct far *f)
 {
+	FAR_ASSERT(!f->heart_runs && f->heart_stop < 0 && !f->tables);
 	far_fabric_close(f->fabric);
 	if (!f->loop_lent)
 		far_loop_close(f->loop);
@@ -249,6 +264,7 @@ store_open_fiber(struct far_task *task, void *arg)
 {
 	struct store_open *o = arg;
 
+	FAR_ASSERT(!o->f->pool);
 	o->err = pool_open(task, &o->opts, &o->f->pool);
 }
 
@@ -260,6 +276,7 @@ store_open_loop(struct far *f, uint64_t seed)
 	/* A handle without entropy would repeat another's back-offs and table seeds: no fallback. */
 	if (!seed && getrandom(&opts.seed, sizeof(opts.seed), 0) != (ssize_t)sizeof(opts.seed))
 		return -FAR_EIO;
+	FAR_ASSERT(!f->loop);
 	return far_loop_open(&opts, &f->loop);
 }
 
@@ -273,6 +290,7 @@ store_open_session(struct far *f, const struct far_opts *opts)
 	o.opts.lease_ns = opts->lease_ns;
 	if (opts->lease_ns)
 		o.opts.tick_ns = far_min(POOL_TICK_NS, opts->lease_ns / 20);
+	FAR_ASSERT(f->loop && f->fabric && !f->pool);
 	err = store_call(f, store_open_fiber, &o);
 	return err ? err : o.err;
 }
@@ -307,6 +325,7 @@ far_open(const char *uri, const struct far_opts *opts, struct far **out)
 	if (!err)
 		err = store_heart_start(f);
 	if (!err) {
+		FAR_ASSERT(f->pool && f->heart_runs && !f->loop_lent);
 		*out = f;
 		return 0;
 	}
@@ -331,6 +350,7 @@ store_open_on(struct far_loop *l, struct far_fabric *fabric, const struct far_op
 	f->fabric = fabric;
 	err = store_open_session(f, opts);
 	if (!err) {
+		FAR_ASSERT(f->pool && !f->heart_runs);
 		*out = f;
 		return 0;
 	}
@@ -344,6 +364,7 @@ store_close_fiber(struct far_task *task, void *arg)
 {
 	struct far *f = arg;
 
+	FAR_ASSERT(!f->tables && !f->heart_runs);
 	/* What could not be handed back now, the others take over when the lease has run out. */
 	(void)pool_close(f->pool, task);
 	f->pool = NULL;
@@ -369,6 +390,7 @@ far_counts(const struct far *f, struct far_count *ops, struct far_count *backgro
 	/* Only the lock changes. */
 	struct far *lockable = (struct far *)f;
 
+	FAR_ASSERT(f->pool);
 	pthread_mutex_lock(&lockable->lock);
 	if (ops)
 		*ops = f->ops;
@@ -389,6 +411,7 @@ store_nodes_fiber(struct far_task *task, void *arg)
 {
 	struct store_nodes *n = arg;
 
+	FAR_ASSERT(n->info || !n->max);
 	n->result = pool_node_info(n->f->pool, task, n->info, n->max);
 }
 

@@ -30,6 +30,7 @@ far_iter_open(struct far_table *t, struct far_iter **out)
 	store_enter(t->f);
 	if (!it)
 		return store_leave(t->f, store_note(t, far_bytes(NULL, 0), -FAR_ENOMEM));
+	FAR_ASSERT(t->index && t->ops);
 	it->t = t;
 	it->inline_max = STORE_INLINE_MAX;
 	*out = it;
@@ -48,6 +49,7 @@ far_iter_close(struct far_iter *it)
 double
 far_iter_progress(const struct far_iter *it)
 {
+	FAR_ASSERT(it->at <= it->n);
 	if (it->last)
 		return it->at >= it->n ? 1 : 0.999;
 	return (double)it->cursor * 0x1p-64;
@@ -62,6 +64,7 @@ store_iter_copy(struct far_iter *it, struct far_bytes *to, struct far_bytes from
 	*to = from;
 	if (!from.data)
 		return 0;
+	FAR_ASSERT(from.len <= FAR_VALUE_MAX);
 	copy = store_arena_alloc(&it->memory, from.len);
 	if (!copy)
 		return -FAR_ENOMEM;
@@ -83,6 +86,7 @@ store_iter_take(struct far_iter *it, const struct far_entry *from, size_t n)
 	for (size_t i = 0; i < n && !err; i++) {
 		it->entries[i] = from[i];
 		err = store_iter_copy(it, &it->entries[i].key, from[i].key);
+		FAR_ASSERT(from || n == 0);
 		if (!err)
 			err = store_iter_copy(it, &it->entries[i].value, from[i].value);
 	}
@@ -104,6 +108,7 @@ store_iter_step_fiber(struct far_task *task, void *arg)
 	bool last = false;
 	int n = store_begin(it->t, task, &b);
 
+	FAR_ASSERT(it->at == it->n && !it->last);
 	if (!n)
 		n = store_end(it->t, task, &b,
 			      it->t->ops->scan(it->t->index, task, &cursor, it->inline_max,
@@ -112,6 +117,7 @@ store_iter_step_fiber(struct far_task *task, void *arg)
 	/* A step that failed is repeated by the next call. */
 	if (it->result)
 		return;
+	FAR_ASSERT(last || cursor > it->cursor);
 	it->cursor = cursor;
 	it->last = last;
 }
@@ -123,10 +129,12 @@ store_iter_get_fiber(struct far_task *task, void *arg)
 	struct far_bytes from;
 	char *copy;
 
+	FAR_ASSERT(it->at < it->n);
 	it->result = store_get(it->t, task, it->entries[it->at].key, &it->value);
 	if (it->result)
 		return;
 	from = it->value.bytes;
+	FAR_ASSERT(it->value.version != 0 && from.len <= FAR_VALUE_MAX);
 	copy = store_arena_alloc(&it->t->f->results, from.len);
 	if (!copy) {
 		it->result = -FAR_ENOMEM;
@@ -144,6 +152,7 @@ store_iter_value(struct far_iter *it, struct far_value *value)
 	const struct far_entry *e = &it->entries[it->at];
 	int err = 0;
 
+	FAR_ASSERT(it->at < it->n);
 	*value = (struct far_value){ e->value, e->version };
 	if (e->value.data || e->value.len == 0)
 		return 0;
@@ -177,6 +186,7 @@ store_iter_next(struct far_iter *it, struct far_bytes *key, struct far_value *va
 			err = 0;
 			continue;
 		}
+		FAR_ASSERT(it->at == it->n);
 		if (it->last)
 			return 0;
 		err = store_call(it->t->f, store_iter_step_fiber, it);

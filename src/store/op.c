@@ -8,6 +8,7 @@ store_begin(struct far_table *t, struct far_task *task, struct store_bracket *b)
 {
 	int err = pool_enter(t->f->pool, task), left;
 
+	FAR_ASSERT(t->index && t->ops && t->pt->pool == t->f->pool);
 	if (err)
 		return err;
 	err = pool_table_alive(t->pt);
@@ -26,6 +27,7 @@ store_end(struct far_table *t, struct far_task *task, struct store_bracket *b, i
 {
 	int left, gone;
 
+	FAR_ASSERT(pool_is_inside(task) && far_account_now(task));
 	if (!b->before)
 		far_account(task, NULL);
 	left = pool_leave(t->f->pool, task);
@@ -67,6 +69,7 @@ store_finds_room(struct far_table *t, struct far_task *task, struct pool_relief 
 
 	if (*err != -FAR_ENOMEM)
 		return false;
+	FAR_ASSERT(!pool_is_inside(task));
 	again = pool_relieve(t->pt, task, r);
 	if (again)
 		*err = again;
@@ -83,6 +86,7 @@ store_put(struct far_table *t, struct far_task *task, enum far_put_mode mode, st
 	uint64_t expect = *version;
 	int err = store_key_check(key);
 
+	FAR_ASSERT(!expect || mode == FAR_PUT_UPDATE);
 	if (!err && value.len > FAR_VALUE_MAX)
 		err = -FAR_EVALLEN;
 	if (err)
@@ -95,6 +99,8 @@ store_put(struct far_table *t, struct far_task *task, enum far_put_mode mode, st
 			err = store_end(t, task, &b,
 					t->ops->put(t->index, task, mode, key, value, version));
 	} while (store_finds_room(t, task, &relief, &err));
+	/* No version is 0: that stands for any. */
+	FAR_ASSERT(err || *version != 0);
 	return err;
 }
 
@@ -120,6 +126,7 @@ store_request_get(struct far_table *t, struct far_task *task, struct far_request
 
 	if (err)
 		return err;
+	FAR_ASSERT(value.version != 0 && value.bytes.len <= FAR_VALUE_MAX);
 	/* The task's scratch ends with the request; the result lasts until the handle's next call. */
 	copy = store_arena_alloc(&t->f->results, value.bytes.len);
 	if (!copy)
@@ -149,6 +156,7 @@ store_request_expect_none(struct far_table *t, struct far_task *task, struct far
 	struct far_value value;
 	int err = store_get(t, task, r->key, &value);
 
+	FAR_ASSERT(r->version == 0);
 	return err ? err : -FAR_ECHANGED;
 }
 
@@ -159,6 +167,7 @@ store_request_put(struct far_table *t, struct far_task *task, struct far_request
 	uint64_t version = r->kind == FAR_UPDATE_IF ? r->version : 0;
 	int err;
 
+	FAR_ASSERT(mode != FAR_PUT_INSERT || r->kind == FAR_INSERT);
 	if (r->kind == FAR_UPDATE_IF && version == 0)
 		return store_request_expect_none(t, task, r);
 	err = store_put(t, task, mode, r->key, r->value, &version);
@@ -215,6 +224,7 @@ store_single(struct far_table *t, struct far_request *r)
 	struct far *f = t->f;
 	int err;
 
+	FAR_ASSERT(r->kind < FAR_REQUEST_KINDS);
 	store_enter(f);
 	err = store_call(f, store_single_fiber, &s);
 	if (!err)
@@ -318,6 +328,7 @@ store_move_fiber(struct far_task *task, void *arg)
 	struct pool_relief relief = { 0 };
 	struct store_bracket b;
 
+	FAR_ASSERT(!pool_is_inside(task));
 	m->err = store_key_check(m->key);
 	if (!m->err && m->node >= pool_nodes(m->t->f->pool))
 		m->err = -FAR_EINVAL;
@@ -363,9 +374,11 @@ store_batch_fiber(struct far_task *task, void *arg)
 	struct store_batch *b = arg;
 	struct far_scratch_mark mark = far_scratch_mark(task);
 
+	FAR_ASSERT(b->n && b->next <= b->n);
 	while (b->next < b->n) {
 		struct far_request *r = &b->requests[b->next++];
 
+		FAR_ASSERT(b->next <= b->n && !pool_is_inside(task));
 		r->result = b->err ? b->err : store_request_run(b->t, task, r);
 		if (!b->err && !store_is_about_key(r->result))
 			b->err = r->result;
@@ -381,10 +394,12 @@ far_batch(struct far_table *t, struct far_request *reqs, size_t n)
 	unsigned fibers = (unsigned)far_min(n, f->fibers);
 	int err = 0;
 
+	FAR_ASSERT(fibers <= STORE_FIBERS_MAX && (fibers || !n));
 	store_enter(f);
 	for (unsigned i = 0; i < fibers && !err; i++)
 		err = far_loop_spawn(f->loop, f->fabric, store_batch_fiber, &b, 0);
 	far_loop_run(f->loop);
+	FAR_ASSERT(b.next <= n);
 	/* Fewer fibers than wanted do the work as well; none does not. */
 	for (size_t i = b.next; i < n; i++)
 		reqs[i].result = err;

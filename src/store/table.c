@@ -24,6 +24,7 @@ store_table_run(struct store_table_call *c, void (*fn)(struct far_task *task, vo
 {
 	int err = store_call(c->f, fn, c);
 
+	FAR_ASSERT(c->f && c->name);
 	if (!err)
 		err = c->result;
 	if (err < 0 && c->f->error.text[0] == '\0')
@@ -51,6 +52,7 @@ store_create_fiber(struct far_task *task, void *arg)
 	c->result = pool_table_new(c->f->pool, task, c->name, c->ops->name, &pt);
 	if (c->result)
 		return;
+	FAR_ASSERT(pt && !pt->head.raw && !pt->index);
 	c->result = c->ops->create(pt, task, &opts, &head);
 	if (!c->result)
 		c->result = pool_table_commit(pt, task, head);
@@ -87,9 +89,11 @@ store_open_index(struct far_table *t, struct far_task *task, const struct far_in
 {
 	int err = pool_enter(t->pt->pool, task);
 
+	FAR_ASSERT(t->ops && !t->index);
 	if (err)
 		return err;
 	err = far_index_open(t->ops, t->pt, task, opts, &t->index);
+	FAR_ASSERT(err || t->index == t->pt->index);
 	/* A session that was revoked meanwhile tells so at the next operation. */
 	(void)pool_leave(t->pt->pool, task);
 	return err;
@@ -102,6 +106,7 @@ store_open_index_fiber(struct far_task *task, void *arg)
 	const struct far_index_opts opts = { .no_backoff = c->f->no_backoff };
 	struct far_table *t = c->t;
 
+	FAR_ASSERT(!t->pt);
 	c->result = pool_table_open(c->f->pool, task, c->name, &t->pt);
 	if (c->result)
 		return;
@@ -133,6 +138,7 @@ far_table_open(struct far *f, const char *name, struct far_table **out)
 		free(c.t);
 		return store_leave(f, err);
 	}
+	FAR_ASSERT(c.t->pt && c.t->index && c.t->ops);
 	c.t->f = f;
 	c.t->next = f->tables;
 	f->tables = c.t;
@@ -145,6 +151,7 @@ store_close_table_fiber(struct far_task *task, void *arg)
 {
 	struct far_table *t = arg;
 
+	FAR_ASSERT(t->index == t->pt->index);
 	/* The daemon may be inside one of the index's functions: detach waits for it. */
 	pool_table_detach(t->pt, task);
 	t->ops->close(t->index);
@@ -156,13 +163,13 @@ void
 store_table_close(struct far_table *t)
 {
 	struct far *f = t->f;
+	struct far_table **at = &f->tables;
 
-	for (struct far_table **at = &f->tables; *at; at = &(*at)->next) {
-		if (*at == t) {
-			*at = t->next;
-			break;
-		}
+	while (*at != t) {
+		FAR_ASSERT(*at);
+		at = &(*at)->next;
 	}
+	*at = t->next;
 	/* Without memory for a fiber the objects stay until the process ends: the daemon uses them. */
 	if (store_call(f, store_close_table_fiber, t) == 0)
 		free(t);
@@ -186,6 +193,7 @@ store_drop_fiber(struct far_task *task, void *arg)
 {
 	struct store_table_call *c = arg;
 
+	FAR_ASSERT(!pool_is_inside(task));
 	c->result = pool_table_drop(c->f->pool, task, c->name);
 }
 
@@ -222,6 +230,7 @@ far_table_list(struct far *f, struct far_table_info **list)
 		n = c.result;
 	if (n < 0)
 		return store_leave(f, store_say(f, n, "list of tables: %s", far_strerror(n)));
+	FAR_ASSERT(c.roots);
 	info = calloc((size_t)n + 1, sizeof(*info));
 	for (int i = 0; info && i < n; i++) {
 		/* Both come NUL-padded, not NUL-terminated, from memory that others write. */
@@ -243,6 +252,7 @@ store_stat_fiber(struct far_task *task, void *arg)
 	struct store_bracket b;
 	struct pool_usage u;
 
+	FAR_ASSERT(s && c->t->f == c->f);
 	memset(s, 0, sizeof(*s));
 	c->result = store_begin(c->t, task, &b);
 	if (c->result)
@@ -266,6 +276,7 @@ store_check_fiber(struct far_task *task, void *arg)
 	struct store_bracket b;
 
 	c->result = store_begin(c->t, task, &b);
+	FAR_ASSERT(c->t->f == c->f);
 	if (!c->result)
 		c->result =
 			store_end(c->t, task, &b,
@@ -277,6 +288,7 @@ store_inspect(struct store_table_call *c, void (*fn)(struct far_task *task, void
 {
 	int err;
 
+	FAR_ASSERT(c->t && c->t->f == c->f);
 	store_enter(c->f);
 	err = store_call(c->f, fn, c);
 	if (!err)
@@ -307,6 +319,7 @@ store_repair_fiber(struct far_task *task, void *arg)
 {
 	struct store_table_call *c = arg;
 
+	FAR_ASSERT(!pool_is_inside(task));
 	c->result = pool_table_adopt_orphans(c->t->pt, task);
 }
 

@@ -33,6 +33,7 @@ store_uri_check_path(const char *uri, unsigned node, struct far_bytes path, char
 {
 	unsigned twin = store_uri_twin(uri, node, path);
 
+	FAR_ASSERT(twin <= node && node < FAR_NODES_MAX);
 	if (path.len == 0)
 		snprintf(text, FAR_ERRMSG_MAX,
 			 "pool '%.100s': the path of node %u is empty; " URI_EXPECTED, uri, node);
@@ -116,9 +117,14 @@ store_uri_explain(const char *uri, int err, char *text)
 	const char *at = uri + strlen(URI_SCHEME);
 
 	/* Which of the nodes is it? Only a failure can afford to ask each. */
+	FAR_ASSERT(err < 0);
 	for (unsigned node = 0;; node++, at++) {
 		size_t len = strcspn(at, ",");
-		int own = store_uri_probe(at, len);
+		int own;
+
+		/* It is well formed, or nothing would have been opened. */
+		FAR_ASSERT(node < FAR_NODES_MAX);
+		own = store_uri_probe(at, len);
 
 		if (own) {
 			snprintf(text, FAR_ERRMSG_MAX, "memory node %u at '%.*s': %s", node,

@@ -39,6 +39,7 @@ block_verify(const struct block *b, uint64_t room)
 {
 	uint64_t len = block_len(b->key_len, b->value_len);
 
+	FAR_ASSERT(room >= sizeof(*b));
 	if (b->key_len == 0 || b->key_len > FAR_KEY_MAX || b->value_len > FAR_VALUE_MAX ||
 	    len > room)
 		return -FAR_ECORRUPT;

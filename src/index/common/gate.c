@@ -20,6 +20,7 @@ gate_enter(struct gate *g, struct far_task *t, struct gate_pass *p)
 	struct gate_pass **lane = &g->inside[p->hash % GATE_LANES], *in = *lane;
 	struct far_count *c = far_account_now(t);
 
+	FAR_ASSERT(p->key.len);
 	p->task = t;
 	p->answered = false;
 	p->next = p->waiting = p->followers = NULL;
@@ -92,6 +93,7 @@ gate_leave(struct gate *g, struct gate_pass *p, int result)
 
 	FAR_ASSERT(!p->answered);
 	gate_remove(lane, p);
+	FAR_ASSERT(p->task && (p->blind || !p->followers));
 	for (f = p->followers; f; f = after) {
 		after = f->next;
 		f->answered = true;

@@ -35,6 +35,7 @@ race_check_directory(struct race_checker *c)
 {
 	struct race *r = c->r;
 
+	FAR_ASSERT(r->dir && r->depth <= RACE_DEPTH_MAX);
 	for (uint64_t i = 0; i < (uint64_t)1 << r->depth; i++) {
 		uint64_t w = r->dir[i];
 		unsigned depth = race_dir_depth(w);
@@ -73,6 +74,7 @@ race_check_place(struct race *r, const struct race_part *p, uint64_t hash, unsig
 	struct race_view v;
 	uint64_t off = RACE_FATE_LEN + (uint64_t)i * 8;
 
+	FAR_ASSERT(i < p->words_n && !race_is_header(i));
 	race_locate(r, hash, &v);
 	for (int pair = 0; pair < 2; pair++) {
 		uint64_t from = v.pair[pair].raw - v.subtable.raw;
@@ -92,6 +94,7 @@ race_check_block(struct race_checker *c, const struct race_part *p, unsigned i,
 	bool sound = block_verify(b, pool_class_len(race_slot_class(word))) == 0;
 	const char *what = NULL;
 
+	FAR_ASSERT(race_slot_live(word));
 	if (!sound)
 		what = "its block is damaged";
 	else if (race_suffix(b->hash, p->depth) != p->suffix)
@@ -122,6 +125,7 @@ static void
 race_check_twice(struct race_checker *c, const struct race_part *p, struct block **blocks,
 		 unsigned n)
 {
+	FAR_ASSERT(n <= p->words_n);
 	qsort(blocks, n, sizeof(*blocks), race_block_order);
 	for (unsigned i = 0; i < n; i++) {
 		for (unsigned k = i + 1; k < n && blocks[k]->hash == blocks[i]->hash; k++) {
@@ -139,6 +143,7 @@ race_check_word(struct race_checker *c, const struct race_part *p, unsigned i)
 {
 	uint64_t word = p->words[i];
 
+	FAR_ASSERT(i < p->words_n);
 	if (race_is_header(i)) {
 		if (word != p->line->ident)
 			race_report(c, "subtable %x/%u: header of bucket %u is damaged", p->suffix,
@@ -167,6 +172,7 @@ race_check_part(struct race_checker *c, const struct race_part *p)
 	unsigned *slot = far_scratch(t, p->words_n * sizeof(*slot)), n = 0, sound = 0;
 	int err = blocks && slot ? 0 : -FAR_ENOMEM;
 
+	FAR_ASSERT(p->words_n == c->r->groups * 3 * RACE_BUCKET_WORDS);
 	if (RACE_FATE_KIND(p->line->fate) != RACE_FATE_NONE)
 		race_report(c, "subtable %x/%u: a split is unfinished", p->suffix, p->depth);
 	for (unsigned i = 0; i < p->words_n && !err; i++) {
@@ -214,6 +220,7 @@ race_check(struct far_index *ix, struct far_task *t, far_report_fn *report, void
 	bool last = false;
 	int err = race_refresh(r, t, true);
 
+	FAR_ASSERT(pool_is_inside(t));
 	if (!err)
 		race_check_directory(&c);
 	while (!err && !last) {
@@ -244,6 +251,7 @@ race_stat(struct far_index *ix, struct far_task *t, struct far_table_stat *out)
 	bool last = false;
 	int err;
 
+	FAR_ASSERT(pool_is_inside(t));
 	*out = (struct far_table_stat){ .design = "race" };
 	while (!last) {
 		far_scratch_reset(t, mark);
@@ -263,6 +271,7 @@ race_stat(struct far_index *ix, struct far_task *t, struct far_table_stat *out)
 	out->splits = line.splits;
 	out->depth = race_dir_depth(line.root);
 	out->slots = out->subtables * r->groups * 3 * RACE_SLOTS;
+	FAR_ASSERT(out->keys <= out->slots);
 	out->index_bytes = out->subtables * pool_class_len(r->subtable_class) +
 			   pool_class_len(pool_class_of(sizeof(uint64_t) << out->depth)) +
 			   pool_class_len(pool_class_of(RACE_HEAD_LEN));

@@ -42,6 +42,7 @@ race_check_root(struct race *r, struct far_task *t, uint64_t root)
 static int
 race_check_dir(struct race *r, struct far_task *t, uint64_t word, unsigned depth)
 {
+	FAR_ASSERT(depth <= RACE_DEPTH_MAX);
 	if (race_dir_depth(word) > depth)
 		return -FAR_ECORRUPT;
 	return race_check_addr(r, t, race_unpack(word), race_subtable_len(r));
@@ -139,6 +140,7 @@ race_freeze_dir(struct far_task *t, uint64_t root, uint64_t *dir)
 				 .mark = RACE_DIR_FROZEN };
 	int err = race_read_dir(t, root, dir);
 
+	FAR_ASSERT(!(root & RACE_DIR_FROZEN));
 	return err ? err : race_freeze(&f, t);
 }
 
@@ -369,6 +371,7 @@ race_switch(struct race *r, struct far_task *t, const struct race_children *c)
 {
 	int err;
 
+	FAR_ASSERT(pool_is_inside(t) && c->low.raw && c->high.raw);
 	for (int round = 0; round < RACE_SWITCH_ROUNDS; round++) {
 		uint64_t root = r->root;
 		bool frozen = false;

@@ -20,6 +20,7 @@ race_read_children(struct race *r, struct far_task *t, const struct race_view *v
 	struct race_fate_line line;
 	int err;
 
+	FAR_ASSERT(v->depth <= RACE_DEPTH_MAX && v->subtable.raw);
 	far_read(t, v->subtable, &line, sizeof(line));
 	if ((err = far_wait(t)) != 0)
 		return err;

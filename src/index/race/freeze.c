@@ -51,6 +51,7 @@ race_freeze(const struct race_freeze *f, struct far_task *t)
 	uint64_t todo = 1;
 
 	FAR_ASSERT(f->mark && (f->mark & (f->mark - 1)) == 0);
+	FAR_ASSERT(f->words && f->n);
 	for (int round = 0; todo; round++) {
 		if (round == RACE_FREEZE_ROUNDS)
 			return -FAR_ECONTENDED;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* get.c -- lookup (paper, section 4.2): 2 round trips for a hit, 1 for a miss. */
+#include "base/base.h"
 #include "index/race/race.h"
 
 /* The fate of the view's subtable, when the view needs it: far_wait() brings it. */
@@ -23,6 +24,7 @@ race_get(struct far_index *ix, struct far_task *t, struct far_bytes key, struct 
 	unsigned looks = 0;
 	int err, found;
 
+	FAR_ASSERT(pool_is_inside(t) && key.len);
 	for (;;) {
 		/* 1. Read both bucket pairs. */
 		if ((err = race_lookup(r, t, hash, &v)) != 0)
@@ -48,6 +50,7 @@ race_get(struct far_index *ix, struct far_task *t, struct far_bytes key, struct 
 	}
 	if (!hit)
 		return -FAR_ENOENT;
+	FAR_ASSERT(hit >= m.at && hit < m.at + m.n);
 	value->bytes = block_value(hit->block);
 	value->version = hit->block->version;
 	return 0;

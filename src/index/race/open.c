@@ -18,6 +18,7 @@ race_new(struct pool_table *pt, const struct far_index_opts *o, unsigned groups)
 
 	if (!r)
 		return NULL;
+	FAR_ASSERT(pt->pool && pt->serial);
 	r->pt = pt;
 	r->pool = pt->pool;
 	r->groups = groups;
@@ -41,6 +42,7 @@ race_write_first(struct race *r, struct far_task *t, struct far_addr subtable, s
 	uint64_t *slots = (uint64_t *)(line + 1);
 	int err;
 
+	FAR_ASSERT(r->head.raw && subtable.raw && dir.raw && r->head.raw != dir.raw);
 	if (!line)
 		return -FAR_ENOMEM;
 	head.groups = r->groups;
@@ -108,6 +110,7 @@ race_open(struct pool_table *pt, struct far_task *t, const struct far_index_opts
 		race_close((struct far_index *)r);
 		return err;
 	}
+	FAR_ASSERT(r->dir && r->depth <= RACE_DEPTH_MAX);
 	*out = (struct far_index *)r;
 	return 0;
 }

@@ -53,6 +53,7 @@ race_write_tentative(const struct race_write *w)
 static void
 race_write_start(struct race_write *w, struct race *r, struct far_bytes key, uint64_t expect)
 {
+	FAR_ASSERT(key.len && key.len <= FAR_KEY_MAX);
 	/* Not the view and its matches, which are long and filled before they are looked at. */
 	memset(w, 0, offsetof(struct race_write, view));
 	w->r = r;
@@ -68,6 +69,7 @@ race_write_drop(struct race_write *w)
 {
 	if (!w->block.raw)
 		return;
+	FAR_ASSERT(w->class < POOL_CLASSES);
 	if (w->exposed)
 		pool_retire(w->r->pt, POOL_BLOCKS, w->class, w->block);
 	else
@@ -136,6 +138,7 @@ race_write_lookup(struct race_write *w, struct far_task *t)
 		return err;
 	if ((err = race_lookup(w->r, t, w->hash, &w->view)) != 0)
 		return err;
+	FAR_ASSERT(!w->image || (w->block.raw && w->home < pool_nodes(w->r->pool)));
 	w->written = w->image != NULL;
 	if (race_view_frozen(&w->view) && !far_zoo(w->r->zoo, ZOO_FROZEN_WRITTEN)) {
 		err = race_wait_split(w->r, t, &w->view);
@@ -180,6 +183,7 @@ race_swing(struct race_write *w, struct far_task *t, const struct race_match *hi
 	FAR_ASSERT(race_slot_live(hit->word));
 	FAR_ASSERT(!(hit->word & RACE_FROZEN) || far_zoo(w->r->zoo, ZOO_FROZEN_WRITTEN));
 	FAR_ASSERT(!desired || (w->written && race_slot_fp(desired) == w->view.fp)); /* R7 */
+	FAR_ASSERT(hit >= w->matches.at && hit < w->matches.at + w->matches.n);
 	if (!desired && far_zoo(w->r->zoo, ZOO_DELETE_FREES_FIRST))
 		pool_retire(w->r->pt, POOL_BLOCKS, race_slot_class(hit->word),
 			    race_unpack(hit->word));
@@ -279,6 +283,7 @@ race_insert(struct race_write *w, struct far_task *t)
 	struct far_addr slot;
 	int err, lost;
 
+	FAR_ASSERT(w->mode != FAR_PUT_UPDATE && w->image);
 	if (!race_view_empty(&w->view, &slot)) {
 		err = race_split(w->r, t, &w->view);
 		return err ? err : race_again(w, t);
@@ -320,6 +325,7 @@ race_put_once(struct race_write *w, struct far_task *t)
 	struct race_match *hit;
 	int err;
 
+	FAR_ASSERT(w->image && w->mode <= FAR_PUT_UPDATE);
 	if ((err = race_write_seek(w, t, &hit)) != RACE_DONE)
 		return err;
 	if (!hit)
@@ -363,6 +369,7 @@ race_put(struct far_index *ix, struct far_task *t, enum far_put_mode mode, struc
 	struct gate_pass pass = { .key = key, .blind = mode == FAR_PUT_UPSERT };
 	int err;
 
+	FAR_ASSERT(pool_is_inside(t) && (!*version || mode == FAR_PUT_UPDATE));
 	race_write_start(&w, r, key, *version);
 	w.mode = mode;
 	pass.hash = w.hash;
@@ -425,6 +432,7 @@ race_move_once(struct race_write *w, struct far_task *t, unsigned node)
 	struct race_match *hit;
 	int err;
 
+	FAR_ASSERT(!w->block.raw && !w->image);
 	if ((err = race_write_seek(w, t, &hit)) != RACE_DONE)
 		return err;
 	if (!hit)

@@ -20,6 +20,7 @@ race_recover_word(struct race *r, struct far_task *t, uint64_t i, uint64_t word)
 	uint64_t fate;
 	int err;
 
+	FAR_ASSERT(v.subtable.raw && v.depth <= r->depth);
 	far_read(t, v.subtable, &fate, sizeof(fate));
 	if ((err = far_wait(t)) != 0)
 		return err;
@@ -65,6 +66,7 @@ race_recover_lock(struct race *r, struct far_task *t)
 	struct race_root_line line;
 	int err;
 
+	FAR_ASSERT(pool_is_inside(t));
 	far_read(t, race_head_at(r, offsetof(struct race_head, root)), &line, sizeof(line));
 	if ((err = far_wait(t)) != 0)
 		return err;
@@ -159,6 +161,7 @@ race_reach_index(struct race *r, struct far_task *t, struct far_addr addr)
 
 	if (err)
 		return err;
+	FAR_ASSERT(r->census.parts && r->census.n >= 3);
 	return bsearch(&addr.raw, r->census.parts, r->census.n, sizeof(addr.raw), race_by_word) !=
 	       NULL;
 }

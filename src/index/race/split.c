@@ -69,6 +69,7 @@ race_word_addr(const struct race_splitter *s, unsigned i)
 static int
 race_freeze_first(struct race_splitter *s, struct far_task *t)
 {
+	FAR_ASSERT(s->claimed && s->words_n);
 	for (unsigned at = 0; at < s->words_n; at += RACE_BATCH) {
 		unsigned end = (unsigned)far_min(s->words_n, at + RACE_BATCH);
 		int err;
@@ -100,6 +101,7 @@ race_freeze_again(struct race_splitter *s, struct far_task *t)
 				 .zoo = s->r->zoo };
 	int err;
 
+	FAR_ASSERT(s->claimed);
 	far_read(t, f.at, s->words, (size_t)s->words_n * 8);
 	err = far_wait(t);
 	return err ? err : race_freeze(&f, t);
@@ -354,6 +356,7 @@ race_split(struct race *r, struct far_task *t, const struct race_view *v)
 	struct race_splitter s = { .r = r };
 	int err = race_all_same_hash(r, t, v);
 
+	FAR_ASSERT(pool_is_inside(t));
 	if (err)
 		return err < 0 ? err : -FAR_EFULL;
 	if (v->depth >= RACE_DEPTH_MAX)

@@ -100,6 +100,7 @@ race_view_match(const struct race_view *v, bool tentative, struct race_matches *
 {
 	m->hash = v->hash;
 	m->n = 0;
+	FAR_ASSERT(v->skip == -1 || v->skip == 0 || v->skip == RACE_BUCKET_WORDS);
 	for (int p = 0; p < 2; p++) {
 		for (uint32_t mask = race_fp_mask(v, p); mask != 0; mask &= mask - 1) {
 			int i = __builtin_ctz(mask);
@@ -159,6 +160,7 @@ race_check_addr(struct race *r, struct far_task *t, struct far_addr a, uint64_t 
 	unsigned node = far_addr_node(a);
 	uint64_t off = far_addr_off(a), region;
 
+	FAR_ASSERT(len);
 	if (node >= pool_nodes(r->pool) || off == 0)
 		return -FAR_ECORRUPT;
 	region = far_fabric_region_len(far_task_conn(t), node);
@@ -231,6 +233,7 @@ race_find(struct race *r, struct far_task *t, struct race_matches *m, struct far
 	}
 	if (count)
 		count->false_hits += false_n;
+	FAR_ASSERT(!*hit || ((*hit)->block && (*hit)->room));
 	return *hit ? RACE_DONE : found;
 }
 

@@ -37,6 +37,7 @@ race_read_part(struct race *r, struct far_task *t, struct race_view *v, struct r
 	int err;
 
 	FAR_ASSERT(p->line && p->words == (uint64_t *)(p->line + 1));
+	FAR_ASSERT(v->depth <= r->depth && v->subtable.raw);
 	p->at = v->subtable;
 	p->depth = v->depth;
 	p->suffix = race_suffix(v->hash, v->depth);
@@ -119,6 +120,7 @@ race_scan_read(struct race *r, struct far_task *t, struct race_scan_slot *s, uns
 			far_forget(t);
 			return s[i].block ? -FAR_ECORRUPT : -FAR_ENOMEM;
 		}
+		FAR_ASSERT(s[i].got <= pool_class_len(race_slot_class(s[i].word)));
 		far_read(t, race_unpack(s[i].word), s[i].block, s[i].got);
 		if (i % RACE_BATCH == RACE_BATCH - 1)
 			err = far_wait(t);
@@ -134,6 +136,7 @@ race_scan_entry(const struct race_scan_slot *s, struct far_entry *e)
 	const struct block *b = s->block;
 	uint64_t room = pool_class_len(race_slot_class(s->word));
 
+	FAR_ASSERT(s->got && s->got <= room);
 	if (s->got == room) {
 		if (block_verify(b, room))
 			return -FAR_ECORRUPT;

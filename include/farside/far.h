@@ -80,7 +80,7 @@ struct far_opts {
 /*
  * Opens the pool at `uri` ("shm:PATH[,PATH...]", 1 to 16 nodes in the pool's order). A first open forms the pool.
  * `opts` may be NULL. The handle holds a session: a lease that a background thread renews until far_close().
- * -FAR_EINVAL (bad URI, wrong order), -FAR_ENODE, -FAR_EFORMAT.
+ * -FAR_EINVAL (bad URI, wrong order), -FAR_ENODE, -FAR_EFORMAT, -FAR_ENOENT (somebody took a node's file away).
  *
  * After fork() the handle is the parent's alone: the child must not call anything with it, not even far_close()
  * (the session, its connections and its lease thread are the parent's); it opens its own.

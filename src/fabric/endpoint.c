@@ -14,6 +14,8 @@ struct endpoint {
 	struct node *node;
 	struct endpoint_peer *peers;
 	struct endpoint_peer *serving; /* whose request is being served */
+	int (*admit)(void *arg);
+	void *admit_arg;
 	void (*granted)(void *arg, uint64_t off, uint64_t len);
 	void *granted_arg;
 };
@@ -69,10 +71,18 @@ endpoint_open(const struct endpoint_opts *opts, struct endpoint **out)
 		free(e);
 		return err;
 	}
+	e->admit = opts->admit;
+	e->admit_arg = opts->admit_arg;
 	e->granted = opts->granted;
 	e->granted_arg = opts->granted_arg;
 	*out = e;
 	return 0;
+}
+
+int
+endpoint_admit(const struct endpoint *e)
+{
+	return e->admit ? e->admit(e->admit_arg) : 0;
 }
 
 void

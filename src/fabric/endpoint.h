@@ -59,6 +59,9 @@ struct endpoint_opts {
 	 * gone. Non-zero stops the opening and is returned. NULL: they all are. */
 	int (*left)(void *arg, uint64_t serial, const uint64_t note[2]);
 	void *left_arg;
+	/* 0 when new clients may come, or -FAR_E: why not. NULL: they may. */
+	int (*admit)(void *arg);
+	void *admit_arg;
 	/* Memory is about to be handed out. NULL: nothing to do. */
 	void (*granted)(void *arg, uint64_t off, uint64_t len);
 	void *granted_arg;
@@ -74,6 +77,9 @@ uint64_t endpoint_random(void *arg);
 
 /* The identity of the pool that the node belongs to; zero before a first client forms it. */
 void endpoint_pool(const struct endpoint *e, uint64_t id[2], unsigned *nodes_n);
+
+/* 0, or why a transport has to refuse a new connection: to be asked for each, and to be told to the client. */
+int endpoint_admit(const struct endpoint *e);
 
 /* Takes in a connection; the rest of *p is zero. */
 void endpoint_add(struct endpoint *e, struct endpoint_peer *p, const struct endpoint_transport *transport);

@@ -333,7 +333,7 @@ shm_on_connect(struct event *event, uint32_t what)
 			shm_accepting(n, n->conns_n == 0);
 		return;
 	}
-	if ((err = shm_conn_add(n, sock)) != 0) {
+	if ((err = endpoint_admit(n->endpoint)) != 0 || (err = shm_conn_add(n, sock)) != 0) {
 		shm_hello_send(n, sock, err);
 		close(sock);
 	}

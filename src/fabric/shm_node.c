@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/inotify.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -23,6 +22,7 @@
 #include "base/base.h"
 #include "fabric/endpoint.h"
 #include "fabric/event.h"
+#include "fabric/shm_file.h"
 #include "fabric/shm_listener.h"
 #include "fabric/shm_map.h"
 #include "fabric/shm_process.h"
@@ -35,10 +35,12 @@ struct shm_node {
 	struct endpoint *endpoint;
 	struct shm_listener *listener;
 	int signal, parent;
-	int notify; /* tells that somebody else changes the region's file; -1: nobody tells */
+	struct shm_file file; /* what others do to the region's */
+	bool lost;            /* its name is gone, or leads elsewhere */
 	bool child;
 	bool masked; /* `mask` is to be restored */
 	sigset_t mask;
+	FILE *log; /* or NULL */
 	struct event on_signal, on_parent, on_file;
 };
 
@@ -82,6 +84,40 @@ shm_node_granted(void *arg, uint64_t off, uint64_t len)
 		r->huge = shm_map_collapse(r->base, r->len, off, len);
 }
 
+/*
+ * Looks after the region's file. When its name is gone or another file's, what is stored ends with the node. Those at
+ * work go on, as with any file that is open; but nobody new begins in the belief that it will last. The name may come
+ * back.
+ */
+static enum shm_file_state
+shm_node_look(struct shm_node *n)
+{
+	const char *path = n->file.path;
+	enum shm_file_state state;
+	bool lost;
+
+	if (!path)
+		return SHM_FILE_HERE;
+	state = shm_file_look(&n->file);
+	lost = state == SHM_FILE_LOST;
+	if (lost && !n->lost && n->log)
+		fprintf(n->log,
+			"farside node: %s was removed or replaced: no new clients, and what is stored ends "
+			"with this node; its bytes are in /proc/%d/fd/%d until then\n",
+			path, (int)getpid(), n->file.fd);
+	if (!lost && n->lost && n->log)
+		fprintf(n->log, "farside node: %s is back: new clients are welcome\n", path);
+	n->lost = lost;
+	return state;
+}
+
+/* Not every file system, and not every change of a folder, sends news: each new client asks. */
+static int
+shm_node_admit(void *arg)
+{
+	return shm_node_look(arg) == SHM_FILE_LOST ? -FAR_ENOENT : 0;
+}
+
 /* Opens the region's tables once nobody of an earlier run can touch them. */
 static int
 shm_node_take(struct shm_node *n, const struct shm_node_opts *opts, struct shm_why *why)
@@ -91,6 +127,8 @@ shm_node_take(struct shm_node *n, const struct shm_node_opts *opts, struct shm_w
 	struct shm_take take = { .n = n, .log = opts->log, .why = why };
 	struct endpoint_opts eo = { .left = shm_left_end,
 				    .left_arg = &take,
+				    .admit = shm_node_admit,
+				    .admit_arg = n,
 				    .granted = shm_node_granted,
 				    .granted_arg = &n->region };
 	int err;
@@ -162,43 +200,28 @@ shm_node_parent(struct shm_node *n, struct shm_why *why)
 	return 0;
 }
 
-/* Whether the file still holds the whole region. */
-static bool
-shm_node_file_is_whole(struct shm_node *n)
-{
-	char events[1024];
-	struct stat st;
-
-	while (read(n->notify, events, sizeof(events)) > 0)
-		;
-	return fstat(n->region.fd, &st) == 0 && (uint64_t)st.st_size >= n->region.len;
-}
-
+/*
+ * A file that is cut under its mapping makes every access behind its new end a bus error, here and in the clients. So
+ * the node ends as soon as it learns of it, and with it the connections. Without that, only the bus error would tell.
+ */
 static void
 shm_on_file(struct event *event, uint32_t what)
 {
 	struct shm_node *n = FAR_CONTAINER(event, struct shm_node, on_file);
 
-	if (!shm_node_file_is_whole(n))
+	if (shm_node_look(n) == SHM_FILE_CUT)
 		event_end(event->loop, -FAR_ECORRUPT);
 }
 
-/*
- * A file that is cut under its mapping makes every access behind its new end a bus error, here and in the clients. So
- * the node ends as soon as it learns of it, and with it the connections. Stores through a mapping are no event, so
- * this costs nothing. Without it, only the bus error would tell.
- */
-static void
-shm_node_watch_file(struct shm_node *n)
+static int
+shm_node_watch_file(struct shm_node *n, const char *path, struct shm_why *why)
 {
-	char path[64];
+	int err = shm_file_init(&n->file, path, n->region.fd, n->region.len);
 
-	if ((n->notify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) < 0)
-		return;
 	n->on_file.ready = shm_on_file;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", n->region.fd);
-	if (inotify_add_watch(n->notify, path, IN_MODIFY) >= 0)
-		event_add(&n->loop, &n->on_file, n->notify, EPOLLIN);
+	if (!err && n->file.notify >= 0)
+		err = event_add(&n->loop, &n->on_file, n->file.notify, EPOLLIN);
+	return err ? shm_why(why, err, "%s: cannot watch it: %s", path, strerror(errno)) : 0;
 }
 
 /* Start and end --------------------------------------------------------------------------------------------- */
@@ -221,11 +244,11 @@ shm_node_start(struct shm_node *n, const struct shm_node_opts *opts, struct shm_
 		return err;
 	if (n->child && (err = shm_node_parent(n, why)) != 0)
 		return err;
-	if ((err = shm_node_take(n, opts, why)) != 0 || (err = shm_node_listen(n, opts, why)) != 0)
+	if ((err = shm_node_take(n, opts, why)) != 0)
 		return err;
-	if (opts->file)
-		shm_node_watch_file(n);
-	return 0;
+	if (opts->file && (err = shm_node_watch_file(n, opts->file, why)) != 0)
+		return err;
+	return shm_node_listen(n, opts, why);
 }
 
 int
@@ -240,9 +263,10 @@ shm_node_open(const struct shm_node_opts *opts, struct shm_node **out, struct sh
 		return err;
 	if ((n = calloc(1, sizeof(*n))) == NULL)
 		return shm_why(why, -FAR_ENOMEM, "out of memory");
-	n->loop.epoll = n->signal = n->parent = n->notify = -1;
+	n->loop.epoll = n->signal = n->parent = n->file.notify = -1;
 	n->region.fd = n->region.lock_fd = -1;
 	n->child = opts->child;
+	n->log = opts->log;
 	if ((err = shm_node_start(n, opts, why)) != 0) {
 		shm_node_close(n);
 		return err;
@@ -269,7 +293,8 @@ shm_node_close(struct shm_node *n)
 	shm_region_close(&n->region);
 	shm_node_unwatch(&n->on_signal, n->signal);
 	shm_node_unwatch(&n->on_parent, n->parent);
-	shm_node_unwatch(&n->on_file, n->notify);
+	event_remove(&n->on_file);
+	shm_file_fini(&n->file);
 	event_loop_close(&n->loop);
 	if (n->masked)
 		pthread_sigmask(SIG_SETMASK, &n->mask, NULL);

@@ -104,6 +104,8 @@ store_uri_trouble(int err)
 	switch (err) {
 	case -FAR_ENODE:
 		return "nobody serves it, or it does not answer";
+	case -FAR_ENOENT:
+		return "the file of its region was removed or replaced; it takes no new clients";
 	case -FAR_ENOMEM:
 		return "no room for one more client: out of memory or open files, here or there";
 	default:

@@ -38,6 +38,15 @@ ends() {
 	code=$?
 }
 
+# waits TEXT FILE [N]: until N lines (1) of FILE have it
+waits() {
+	for _ in $(seq 100); do
+		[ "$(grep -c "$1" "$2")" -lt "${3:-1}" ] || return 0
+		sleep 0.05
+	done
+	return 1
+}
+
 # loads ROWS: leaves a client ($client) in the middle of a load from the fifo `feed`, of which descriptor 4 is the other
 # end: it has got ROWS and waits for more
 loads() {
@@ -136,6 +145,38 @@ start m0 --file g0 && m0=$node
 runs 0 get t k1 && [ "$(cat out)" = 'value 1' ]; ok "and has not harmed the other one"
 ends $m0 TERM
 ends $m1 TERM
+
+# A file that loses its name -----------------------------------------------------------------------------------
+
+export FARSIDE_POOL="shm:$dir/l0"
+start l0 --size 64m --file lost && l0=$node
+"$farside" create t && "$farside" load t rows --key id --value v >out 2>err; ok "a pool whose file will be taken away"
+"$farside" load t feed --key id --value v >load.out 2>load.err &
+client=$!
+exec 4>feed
+head -100 rows >&4
+sleep 0.3
+mv lost elsewhere
+waits "removed or replaced" l0.err; ok "its node says when the file loses its name"
+runs 3 get t k1 && grep -q "memory node 0 at .*: the file of its region was removed or replaced" err
+ok "and new clients learn why it does not take them"
+mv elsewhere lost
+waits "is back" l0.err && runs 0 get t k1; ok "they are welcome when the name is back"
+cp lost other && chmod 600 other && mv other lost
+waits "removed or replaced" l0.err 2 && runs 3 get t k1 && grep -q "removed or replaced" err; ok "a file put in its place is another one"
+rm lost
+runs 3 ls && [ "$(grep -c 'removed or replaced' l0.err)" = 2 ]; ok "once is enough"
+seq 5000 5100 | sed 's/.*/{"id":"k&","v":"late"}/' >&4
+exec 4>&-
+wait $client
+[ $? = 0 ]; ok "a client at work goes on"
+kill -STOP $l0
+cp "$(sed -n 's/.*bytes are in \([^ ]*\) .*/\1/p' l0.err | tail -n 1)" saved && chmod 600 saved
+kill -KILL $l0
+wait $l0 2>/dev/null
+start l0 --file saved && l0=$node
+runs 0 get t k1 && runs 0 get t k5100 && [ "$(cat out)" = late ] && runs 0 check t; ok "a copy of what it still held is the pool"
+ends $l0 TERM
 
 # A file that is cut -------------------------------------------------------------------------------------------
 

@@ -404,4 +404,19 @@ int pool_drops_finish(struct pool *p, struct far_task *t);
 /* Adopts the orphans of a table, and returns how many. Yields. */
 int pool_adopt(struct pool_table *pt, struct far_task *t);
 
+/* misfit.c ------------------------------------------------------------------------------------------------ */
+
+/* A first client has tied the node to a pool. */
+static inline bool
+pool_is_formed(const struct pool_super *s)
+{
+	return s->pool_id[0] || s->pool_id[1];
+}
+
+/* True, and *m tells, when one node has two places: by another path, or by a copy of its file. Its generation, a random
+ * number, says so. A pool formed with it twice could never be opened again. The superblocks were checked. */
+bool pool_misfit_twice(const struct pool *p, struct pool_misfit *m);
+/* Why the nodes of these superblocks, which were checked, are not a pool. */
+void pool_misfit_find(const struct pool *p, struct pool_misfit *m);
+
 #endif

@@ -80,12 +80,6 @@ pool_super_check_all(struct pool *p, struct far_task *t)
 	return err;
 }
 
-static bool
-pool_is_formed(const struct pool_super *s)
-{
-	return s->pool_id[0] || s->pool_id[1];
-}
-
 /*
  * Ties the nodes to one pool when that has not happened, or not on all of them: 1, and 0 when nothing was to be done.
  * Several first clients may do this at once: the home node takes one of their ids, and all go on with that.
@@ -135,31 +129,18 @@ pool_form(struct pool *p, struct far_task *t)
 	return formed;
 }
 
-/* The same generation, a random number, is the same node: by another path, or a copy of its file. A pool formed with it
- * twice could never be opened again. */
-static bool
-pool_has_twins(const struct pool *p)
-{
-	for (unsigned i = 1; i < p->nodes_n; i++) {
-		for (unsigned k = 0; k < i; k++) {
-			if (p->places[i].super.generation == p->places[k].super.generation)
-				return true;
-		}
-	}
-	return false;
-}
-
 /* Reads and checks the superblocks; forms the pool first when it is new. */
 static int
 pool_meet_nodes(struct pool *p, struct far_task *t)
 {
+	struct pool_misfit twins;
 	int err;
 
 	FAR_ASSERT(p->hurry_ns && p->hurry_ns <= p->tick_ns);
 	for (int i = 0; i < JOIN_FORM_TRIES; i++) {
 		/* A sum that does not match may be one that is being written: another client forms the pool. */
 		if ((err = pool_super_check_all(p, t)) == 0)
-			err = pool_has_twins(p) ? -FAR_EINVAL : pool_form(p, t);
+			err = pool_misfit_twice(p, &twins) ? -FAR_EINVAL : pool_form(p, t);
 		if (err > 0)
 			err = pool_super_check_all(p, t);
 		if (err != -FAR_ECORRUPT)
@@ -176,6 +157,18 @@ pool_meet_nodes(struct pool *p, struct far_task *t)
 			err = -FAR_ENODE;
 	}
 	return err;
+}
+
+/* What the superblocks, as far as they could be read, tell about a failure. */
+static void
+pool_explain(const struct pool *p, struct pool_misfit *out)
+{
+	*out = (struct pool_misfit){ .kind = POOL_FITS };
+	for (unsigned i = 0; i < p->nodes_n; i++) {
+		if (pool_super_check(p, i) != 0)
+			return;
+	}
+	pool_misfit_find(p, out);
 }
 
 static int
@@ -280,8 +273,8 @@ pool_open(struct far_task *t, const struct pool_opts *opts, struct pool **out)
 	err = p->nodes_n && (p->places = calloc(p->nodes_n, sizeof(*p->places))) != NULL
 		      ? 0
 		      : -FAR_ENOMEM;
-	if (!err)
-		err = pool_meet_nodes(p, t);
+	if (!err && (err = pool_meet_nodes(p, t)) != 0 && opts && opts->misfit)
+		pool_explain(p, opts->misfit);
 	if (!err)
 		err = pool_alloc_local(p);
 	if (!err)

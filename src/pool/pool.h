@@ -24,10 +24,28 @@
 
 struct pool;
 
+/* Why the nodes of a fabric are not a pool. A place is a node's number in the fabric. */
+enum pool_misfit_kind {
+	POOL_FITS,        /* or it is not known */
+	POOL_TWICE,       /* `place` is the same node as place `other` */
+	POOL_STRANGER,    /* `place` belongs to another pool than place `other` */
+	POOL_TOO_FEW,     /* the pool has `nodes_n`; a bit of `missing` for each that has no place */
+	POOL_TOO_MANY,    /* the pool has `nodes_n` */
+	POOL_OTHER_ORDER, /* `place` is the pool's node `other` */
+	POOL_EMPTY,       /* `place` is new, or has lost what it held */
+};
+
+struct pool_misfit {
+	enum pool_misfit_kind kind;
+	unsigned place, other, nodes_n;
+	uint32_t missing;
+};
+
 struct pool_opts {
 	uint64_t lease_ns; /* 0 = POOL_LEASE_NS */
 	uint64_t tick_ns;  /* between maintenance rounds, 0 = POOL_TICK_NS */
 	uint64_t zoo;      /* mistakes to make (base/zoo.h) */
+	struct pool_misfit *misfit; /* NULL, or where -FAR_EINVAL and -FAR_ENODE of pool_open() are explained */
 };
 
 #define POOL_LEASE_NS ((uint64_t)2000 * 1000 * 1000)

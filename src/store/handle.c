@@ -284,7 +284,7 @@ store_open_loop(struct far *f, uint64_t seed)
 static int
 store_open_session(struct far *f, const struct far_opts *opts)
 {
-	struct store_open o = { .f = f };
+	struct store_open o = { .f = f, .opts.misfit = &f->misfit };
 	int err;
 
 	o.opts.lease_ns = opts->lease_ns;
@@ -330,8 +330,10 @@ far_open(const char *uri, const struct far_opts *opts, struct far **out)
 		return 0;
 	}
 	if (f) {
+		struct pool_misfit misfit = f->misfit;
+
 		far_close(f);
-		store_uri_explain(uri, err, text);
+		store_uri_explain(uri, err, &misfit, text);
 	}
 	return err;
 }

@@ -40,6 +40,7 @@ struct far {
 	bool loop_lent; /* by the caller of store_open_on() */
 	struct far_fabric *fabric;
 	struct pool *pool;
+	struct pool_misfit misfit; /* why it could not be opened */
 	struct far_table *tables;
 	unsigned fibers;
 	bool no_backoff;
@@ -86,8 +87,9 @@ int store_end(struct far_table *t, struct far_task *task, struct store_bracket *
 /* True when `err` tells about one key and its table's other keys are not affected. */
 bool store_is_about_key(int err);
 
-/* The pool at `uri` did not open and `err` is why: puts it into words that name the node. */
-void store_uri_explain(const char *uri, int err, char *text);
+/* The pool at `uri` did not open and `err` is why, with what its superblocks told: puts it into words that name the
+ * node, at most FAR_ERRMSG_MAX bytes. */
+void store_uri_explain(const char *uri, int err, const struct pool_misfit *m, char *text);
 
 /* Closes a table; the lock is held. */
 void store_table_close(struct far_table *t);

@@ -139,7 +139,7 @@ test_open_one_node_twice_is_refused_and_harms_nothing(void)
 	REQUIRE(mkdtemp(link) && rmdir(link) == 0 && symlink(a.uri + 4, link) == 0);
 	snprintf(twice, sizeof(twice), "%s,%s", a.uri, link);
 	snprintf(uri, sizeof(uri), "%s,%s", a.uri, b.uri + 4);
-	test_uri(twice, -FAR_EINVAL, "one is named twice");
+	test_uri(twice, -FAR_EINVAL, "memory node 1 at '/tmp/farside-test-");
 	unlink(link);
 	REQUIRE(far_open(uri, NULL, &f) == 0);
 	far_close(f);
@@ -161,9 +161,38 @@ test_open_wrong_order_is_refused(void)
 	snprintf(swapped, sizeof(swapped), "%s,%s", b.uri, a.uri + 4);
 	REQUIRE(far_open(uri, NULL, &f) == 0);
 	far_close(f);
-	test_uri(swapped, -FAR_EINVAL, "order");
+	test_uri(swapped, -FAR_EINVAL, "is the pool's node 1: they stand in another order");
 	shm_node_stop(&a);
 	shm_node_stop(&b);
+}
+
+static void
+test_open_more_or_fewer_nodes_than_the_pool_says_how_many(void)
+{
+	struct shm_child n[4];
+	struct shm_why why;
+	char uri[1000];
+	struct far *f;
+
+	for (int i = 0; i < 4; i++)
+		REQUIRE(shm_node_spawn(32 * MIB, &n[i], &why) == 0);
+	snprintf(uri, sizeof(uri), "%s,%s,%s", n[0].uri, n[1].uri + 4, n[2].uri + 4);
+	REQUIRE(far_open(uri, NULL, &f) == 0);
+	far_close(f);
+	test_uri(n[0].uri, -FAR_EINVAL, "has 3 memory nodes, of which the URI names 1: nodes 1, 2 are missing");
+	test_uri(n[2].uri, -FAR_EINVAL, "the URI names 1: nodes 0, 1 are missing");
+	snprintf(uri, sizeof(uri), "%s,%s", n[0].uri, n[2].uri + 4);
+	test_uri(uri, -FAR_EINVAL, "has 3 memory nodes, of which the URI names 2: node 1 is missing");
+	snprintf(uri, sizeof(uri), "%s,%s,%s,%s", n[0].uri, n[1].uri + 4, n[2].uri + 4, n[3].uri + 4);
+	test_uri(uri, -FAR_EINVAL, "has 3 memory nodes, but the URI names 4");
+	/* A node of its own pool, and one of none. */
+	snprintf(uri, sizeof(uri), "%s,%s,%s", n[0].uri, n[1].uri + 4, n[3].uri + 4);
+	test_uri(uri, -FAR_ENODE, "is new or came back empty");
+	REQUIRE(far_open(n[3].uri, NULL, &f) == 0);
+	far_close(f);
+	test_uri(uri, -FAR_EINVAL, "belongs to another pool than node 0");
+	for (int i = 0; i < 4; i++)
+		shm_node_stop(&n[i]);
 }
 
 /* Tables -------------------------------------------------------------------------------------------------- */
@@ -690,6 +719,7 @@ TEST_MAIN(
 	TEST(test_open_missing_node_names_it),
 	TEST(test_open_one_node_twice_is_refused_and_harms_nothing),
 	TEST(test_open_wrong_order_is_refused),
+	TEST(test_open_more_or_fewer_nodes_than_the_pool_says_how_many),
 	TEST(test_tables_are_made_listed_and_dropped_by_name),
 	TEST(test_table_names_and_designs_are_checked),
 	TEST(test_table_dropped_by_another_ends_operations),

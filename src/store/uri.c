@@ -9,21 +9,37 @@
 
 enum {
 	URI_PATH_MAX = 107,        /* bytes of a Unix socket's path */
+	URI_SHOWN = 120,	   /* of it in a message */
 	URI_PROBE_NS = 1000000000, /* who waited in vain does not wait as long to learn for whom */
 };
+
+/* What "%.*s" takes of a path. */
+#define STORE_URI_SHOWN(path) (int)far_min((path).len, URI_SHOWN), (const char *)(path).data
+
+/* The path of a node; false: there is none of that number, and *path is untouched. */
+static bool
+store_uri_path(const char *uri, unsigned node, struct far_bytes *path)
+{
+	const char *at = uri + strlen(URI_SCHEME);
+
+	for (; node > 0; node--) {
+		at += strcspn(at, ",");
+		if (*at++ == '\0')
+			return false;
+	}
+	*path = far_bytes(at, strcspn(at, ","));
+	return true;
+}
 
 /* Is this path the one of an earlier node? Its number, or `node`. */
 static unsigned
 store_uri_twin(const char *uri, unsigned node, struct far_bytes path)
 {
-	const char *at = uri + strlen(URI_SCHEME);
+	struct far_bytes other;
 
-	for (unsigned i = 0; i < node; i++) {
-		size_t len = strcspn(at, ",");
-
-		if (len == path.len && memcmp(at, path.data, len) == 0)
+	for (unsigned i = 0; i < node && store_uri_path(uri, i, &other); i++) {
+		if (other.len == path.len && memcmp(other.data, path.data, path.len) == 0)
 			return i;
-		at += len + 1;
 	}
 	return node;
 }
@@ -52,27 +68,23 @@ store_uri_check_path(const char *uri, unsigned node, struct far_bytes path, char
 int
 store_uri_check(const char *uri, char *text)
 {
-	const char *at = uri + strlen(URI_SCHEME);
-	unsigned nodes = 1;
+	struct far_bytes path;
+	unsigned nodes = 0;
 	int err = 0;
 
 	if (strncmp(uri, URI_SCHEME, strlen(URI_SCHEME)) != 0) {
 		snprintf(text, FAR_ERRMSG_MAX, "pool '%.100s': " URI_EXPECTED, uri);
 		return -FAR_EINVAL;
 	}
-	for (const char *p = at; *p; p++)
-		nodes += *p == ',';
+	while (store_uri_path(uri, nodes, &path))
+		nodes++;
 	if (nodes > FAR_NODES_MAX) {
 		snprintf(text, FAR_ERRMSG_MAX, "pool of %u memory nodes: at most %d are possible",
 			 nodes, FAR_NODES_MAX);
 		return -FAR_EINVAL;
 	}
-	for (unsigned i = 0; i < nodes && !err; i++) {
-		size_t len = strcspn(at, ",");
-
-		err = store_uri_check_path(uri, i, far_bytes(at, len), text);
-		at += len + 1;
-	}
+	for (unsigned i = 0; i < nodes && !err && store_uri_path(uri, i, &path); i++)
+		err = store_uri_check_path(uri, i, path, text);
 	return err;
 }
 
@@ -113,42 +125,98 @@ store_uri_trouble(int err)
 	}
 }
 
-void
-store_uri_explain(const char *uri, int err, char *text)
+/* Which of the nodes is it? Only a failure can afford to ask each. False: all answer. */
+static bool
+store_uri_ask(const char *uri, char *text)
 {
-	const char *at = uri + strlen(URI_SCHEME);
+	struct far_bytes path;
 
-	/* Which of the nodes is it? Only a failure can afford to ask each. */
-	FAR_ASSERT(err < 0);
-	for (unsigned node = 0;; node++, at++) {
-		size_t len = strcspn(at, ",");
-		int own;
+	for (unsigned node = 0; store_uri_path(uri, node, &path); node++) {
+		int own = store_uri_probe(path.data, path.len);
 
 		/* It is well formed, or nothing would have been opened. */
 		FAR_ASSERT(node < FAR_NODES_MAX);
-		own = store_uri_probe(at, len);
-
-		if (own) {
-			snprintf(text, FAR_ERRMSG_MAX, "memory node %u at '%.*s': %s", node,
-				 (int)far_min(len, 120), at, store_uri_trouble(own));
-			return;
-		}
-		at += len;
-		if (*at == '\0')
-			break;
+		if (own == 0)
+			continue;
+		snprintf(text, FAR_ERRMSG_MAX, "memory node %u at '%.*s': %s", node,
+			 STORE_URI_SHOWN(path), store_uri_trouble(own));
+		return true;
 	}
-	if (err == -FAR_EINVAL)
+	return false;
+}
+
+/* "node 1" or "nodes 1, 2": as many as there is room for. */
+static void
+store_uri_missing(uint32_t missing, char *text, size_t text_len)
+{
+	const char *before = missing & (missing - 1) ? "nodes " : "node ";
+	size_t at = 0;
+
+	FAR_ASSERT(missing != 0);
+	for (unsigned i = 0; i < FAR_NODES_MAX && at < text_len; i++) {
+		if (!(missing >> i & 1))
+			continue;
+		at += (size_t)snprintf(text + at, text_len - at, "%s%u", before, i);
+		before = ", ";
+	}
+}
+
+static void
+store_uri_misfit(const char *uri, const struct pool_misfit *m, char *text)
+{
+	char missing[80];
+	unsigned named = 1;
+	struct far_bytes path = { "", 0 };
+
+	while (store_uri_path(uri, named, &path))
+		named++;
+	FAR_ASSERT(store_uri_path(uri, m->place, &path));
+	switch (m->kind) {
+	case POOL_TWICE:
+		snprintf(text, FAR_ERRMSG_MAX, "memory node %u at '%.*s' is node %u again",
+			 m->place, STORE_URI_SHOWN(path), m->other);
+		break;
+	case POOL_STRANGER:
+		snprintf(text, FAR_ERRMSG_MAX,
+			 "memory node %u at '%.*s' belongs to another pool than node %u", m->place,
+			 STORE_URI_SHOWN(path), m->other);
+		break;
+	case POOL_TOO_FEW:
+		FAR_ASSERT(m->nodes_n > named);
+		store_uri_missing(m->missing, missing, sizeof(missing));
 		snprintf(
 			text, FAR_ERRMSG_MAX,
-			"pool '%.120s': its nodes belong to another pool or stand in another order, "
-			"one is named twice or not at all, or the first one came back empty",
-			uri);
-	else if (err == -FAR_ENODE)
-		/* All answer: one of them is not what it was. */
+			"pool '%.80s' has %u memory nodes, of which the URI names %u: %s %s missing",
+			uri, m->nodes_n, named, missing, m->nodes_n - named > 1 ? "are" : "is");
+		break;
+	case POOL_TOO_MANY:
+		snprintf(
+			text, FAR_ERRMSG_MAX,
+			"pool '%.80s' has %u memory node%s, but the URI names %u; a pool does not grow",
+			uri, m->nodes_n, m->nodes_n == 1 ? "" : "s", named);
+		break;
+	case POOL_OTHER_ORDER:
 		snprintf(text, FAR_ERRMSG_MAX,
-			 "pool '%.120s': one of its nodes came back empty, what it held is lost; "
-			 "start all nodes anew",
-			 uri);
-	else
+			 "memory node %u at '%.*s' is the pool's node %u: they stand in another order",
+			 m->place, STORE_URI_SHOWN(path), m->other);
+		break;
+	case POOL_EMPTY:
+		snprintf(text, FAR_ERRMSG_MAX,
+			 "memory node %u at '%.*s' is new or came back empty, and others belong to a pool; "
+			 "without what it held, start all nodes anew",
+			 m->place, STORE_URI_SHOWN(path));
+		break;
+	case POOL_FITS:
+		break;
+	}
+}
+
+void
+store_uri_explain(const char *uri, int err, const struct pool_misfit *m, char *text)
+{
+	FAR_ASSERT(err < 0);
+	if (m->kind != POOL_FITS)
+		store_uri_misfit(uri, m, text);
+	else if (!store_uri_ask(uri, text))
 		snprintf(text, FAR_ERRMSG_MAX, "pool '%.120s': %s", uri, far_strerror(err));
 }

@@ -139,10 +139,12 @@ runs 3 get t k1 && grep -q "stand in another order" err; ok "nodes in another or
 ends $m0 TERM
 ends $m1 TERM
 start m0 --size 64m && m0=$node && start m1 --file g1 && m1=$node
-runs 3 get t k1 && grep -q "belong to another pool" err; ok "an empty first node is refused"
+runs 3 get t k1 && grep -q "memory node 0 at .* is new or came back empty" err; ok "an empty first node is refused"
 ends $m0 TERM
 start m0 --file g0 && m0=$node
 runs 0 get t k1 && [ "$(cat out)" = 'value 1' ]; ok "and has not harmed the other one"
+runs 3 ls --pool "shm:$dir/m0" && grep -q "has 2 memory nodes, of which the URI names 1: node 1 is missing" err &&
+	runs 3 ls --pool "shm:$dir/m1" && grep -q "node 0 is missing" err; ok "a URI that leaves out a node is told which"
 ends $m0 TERM
 ends $m1 TERM
 

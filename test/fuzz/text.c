@@ -115,6 +115,7 @@ text_uri(const char *s)
 	static struct far_loop *loop;
 	struct far_loop_opts opts = { .seed = 1 };
 	struct far_fabric *f = NULL;
+	struct pool_misfit none = { .kind = POOL_FITS };
 	char why[FAR_ERRMSG_MAX] = "";
 	int err;
 
@@ -125,7 +126,7 @@ text_uri(const char *s)
 	err = far_fabric_open(s, loop, NULL, &f);
 	FUZZ_CHECK(err < 0 && f == NULL);
 	if (store_uri_check(s, why) == 0)
-		store_uri_explain(s, err, why);
+		store_uri_explain(s, err, &none, why);
 	FUZZ_CHECK(strlen(why) < sizeof(why));
 }
 

@@ -7,7 +7,7 @@
 #include "fabric/sim_impl.h"
 #include "pool/node_impl.h"
 
-enum { IMAGE_STEPS_MAX = 4000000,
+enum { IMAGE_STEPS_MAX = 16000000,
        IMAGE_FUSE_MAX = 12000,
        IMAGE_VICTIM_KEYS = 40 };
 

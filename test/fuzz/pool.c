@@ -4,7 +4,8 @@
  */
 #include "fuzz/image.h"
 
-enum { POOL_STEPS = 12 };
+enum { POOL_STEPS = 12,
+       POOL_DROPS = 2 }; /* each may wait for leases, in a hurry */
 
 static void
 pool_spoil(struct image *im, struct fuzz_in *in)
@@ -15,10 +16,11 @@ pool_spoil(struct image *im, struct fuzz_in *in)
 struct pool_run {
 	struct image *im;
 	struct fuzz_in *in;
+	unsigned drops;
 };
 
 static int
-pool_names(struct pool *p, struct far_task *t, unsigned op)
+pool_names(struct pool_run *r, struct pool *p, struct far_task *t, unsigned op)
 {
 	static const char *const names[] = { "t", "u", "", "t" };
 	const char *name = names[op >> 4 & 3];
@@ -31,7 +33,7 @@ pool_names(struct pool *p, struct far_task *t, unsigned op)
 		    (err = pool_alloc(pt, t, op >> 7, POOL_INDEX, 3, &head)) == 0)
 			err = pool_table_commit(pt, t, head);
 	} else if (op & 0x80) {
-		return pool_table_drop(p, t, name);
+		return r->drops++ < POOL_DROPS ? pool_table_drop(p, t, name) : 0;
 	} else {
 		err = pool_table_open(p, t, name, &pt);
 	}
@@ -81,7 +83,7 @@ pool_step(struct pool_run *r, struct pool *p, struct far_task *t, unsigned op)
 	case 4:
 		return pool_version(p, t, &version);
 	case 5:
-		return pool_names(p, t, op);
+		return pool_names(r, p, t, op);
 	case 6:
 		return pool_memory(p, t, op);
 	default:

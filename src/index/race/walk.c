@@ -29,7 +29,7 @@ race_part_frozen(const struct race_part *p)
 	return false;
 }
 
-/* Reads the subtable of `v`. RACE_AGAIN: it is not current, but the cache is now. */
+/* Reads the subtable of `v`. RACE_AGAIN: it is not current, but the cache is now; RACE_DAMAGED: it is another one. */
 static int
 race_read_part(struct race *r, struct far_task *t, struct race_view *v, struct race_part *p)
 {
@@ -44,11 +44,8 @@ race_read_part(struct race *r, struct far_task *t, struct race_view *v, struct r
 	far_read(t, p->at, p->line, race_subtable_len(r));
 	if ((err = far_wait(t)) != 0)
 		return err;
-	if (p->line->ident != race_ident(p->depth, r->tag, p->suffix)) {
-		if ((err = pool_table_alive(r->pt)) != 0 || (err = race_refresh(r, t, true)) != 0)
-			return err;
-		return RACE_AGAIN;
-	}
+	if (p->line->ident != race_ident(p->depth, r->tag, p->suffix))
+		return RACE_DAMAGED;
 	if (!race_part_frozen(p) || far_zoo(r->zoo, ZOO_SCAN_NO_FATE))
 		return RACE_DONE;
 	/* Frozen words are current only while the fate, read after them, is undecided (R4). */
@@ -66,6 +63,7 @@ race_walk(struct race *r, struct far_task *t, uint64_t *cursor, struct race_part
 {
 	struct race_view v;
 	uint64_t span, from = *cursor;
+	bool fresh = false;
 	int err = RACE_AGAIN;
 
 	FAR_ASSERT(pool_is_inside(t));
@@ -79,9 +77,16 @@ race_walk(struct race *r, struct far_task *t, uint64_t *cursor, struct race_part
 			return -FAR_ECORRUPT;
 		race_locate(r, race_reverse(*cursor), &v);
 		err = race_read_part(r, t, &v, part);
+		/* As in race_lookup(): it is damage, or the table was dropped, once the cache is from this step. */
+		if (err != RACE_DAMAGED || fresh)
+			continue;
+		if ((err = pool_table_alive(r->pt)) != 0 || (err = race_refresh(r, t, true)) != 0)
+			return err;
+		fresh = true;
+		err = RACE_AGAIN;
 	}
 	if (err)
-		return err;
+		return err == RACE_DAMAGED ? -FAR_ECORRUPT : err;
 	span = part->depth ? (uint64_t)1 << (64 - part->depth) : 0;
 	*cursor = race_reverse(part->suffix) + span;
 	*last = *cursor == 0;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* schedule_settle.c -- after the work: everybody leaves, and a newcomer inspects what is left. */
 #include "lab/schedule_impl.h"
-#include "pool/client.h"
 
 enum {
 	SETTLE_TRIES = 50,
@@ -101,12 +100,11 @@ static int
 schedule_inspect_pool(struct schedule_client *c, struct far_task *t)
 {
 	struct schedule *s = c->s;
-	struct pool_view view;
-	int err = pool_read_view(c->pool, t, &view);
+	int n = pool_others(c->pool, t), err = far_min(n, 0);
 
-	if (!err && view.sessions_n)
-		schedule_fail(s, SCHEDULE_WRONG_RESULT, "%u sessions of the dead are still open",
-			      view.sessions_n);
+	if (n > 0)
+		schedule_fail(s, SCHEDULE_WRONG_RESULT, "%d sessions of the dead are still open",
+			      n);
 	if (err ||
 	    (s->config.deed != SCHEDULE_DEED_CREATE && s->config.deed != SCHEDULE_DEED_DROP))
 		return err;

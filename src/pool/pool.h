@@ -102,6 +102,9 @@ uint64_t pool_lease(const struct pool *p);
 /* Memory nodes of the pool. */
 unsigned pool_nodes(const struct pool *p);
 
+/* How many sessions besides this one are open. READs the session table. Yields. Or -FAR_E. */
+int pool_others(struct pool *p, struct far_task *t);
+
 /* What maintenance spent (chunk grants, leases, epochs). Charge own background work to it, too. */
 struct far_count *pool_background(struct pool *p);
 

@@ -297,6 +297,15 @@ pool_fence_silent(struct pool *p, struct far_task *t)
 }
 
 int
+pool_others(struct pool *p, struct far_task *t)
+{
+	struct pool_view view;
+	int err = pool_read_view(p, t, &view);
+
+	return err ? err : (int)view.sessions_n;
+}
+
+int
 pool_gone(struct pool *p, struct far_task *t, uint64_t serial)
 {
 	struct far_count *before;

@@ -3,28 +3,14 @@
 #include <limits.h>
 
 #include "fabric/backend.h"
-#include "fabric/nic.h"
+#include "fabric/nic_card.h"
 #include "fabric/sim_rig.h"
 #include "test.h"
 
 enum { CLIENTS = 4, REGION = 1 << 16 };
 
 static const struct nic_profile card = {
-	.rtt = 2000000,
-	.wake = 100000,
-	.doorbell = 50000,
-	.client_message = 9000,
-	.node_message = 7000,
-	.client_out = 8 << 10,
-	.client_in = 8 << 10,
-	.node_out = 8 << 10,
-	.node_in = 8 << 10,
-	.frame = 100,
-	.mtu = 4096,
-	.atomic = 20000,
-	.atomic_same = 300000,
-	.credits = 16,
-	.threads = 96,
+	NIC_CARD, .wake = 100000, .doorbell = 50000, .credits = 16, .threads = 96
 };
 
 struct rig {

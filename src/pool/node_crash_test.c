@@ -60,8 +60,8 @@ fuzz_run(uint64_t len, unsigned place, uint64_t seed, int steps)
 		struct control_request q = fuzz_request(&r, &rng, (uint64_t)i);
 		unsigned conn = (unsigned)far_rng_below(&rng, 8);
 
-		r.stop_result = far_rng_below(&rng, 3) ? 0 : far_rng_below(&rng, 2) ? -FAR_EACCESS
-										    : -FAR_EAGAIN;
+		r.around.stop_result = far_rng_below(&rng, 3) ? 0 : far_rng_below(&rng, 2) ? -FAR_EACCESS
+											   : -FAR_EAGAIN;
 		node_serve(r.node, &r.at[conn], &q, &reply);
 		done += reply.err == 0;
 		if (reply.err == -FAR_EFENCED && far_rng_below(&rng, 2)) {
@@ -252,7 +252,7 @@ test_crash_while_formatting_leaves_no_region(void)
 
 	rig_init(&r, MIB);
 	((struct pool_super *)r.region)->magic = 0;
-	CHECK_EQ(node_open(r.region, r.len, &r.env, &n), -FAR_EFORMAT);
+	CHECK_EQ(node_open(r.region, r.len, &r.around.env, &n), -FAR_EFORMAT);
 	((struct pool_super *)r.region)->magic = POOL_MAGIC;
 	rig_fini(&r);
 }

@@ -21,7 +21,7 @@ damage_open(struct rig *r, const void *good, uint64_t len, int want)
 {
 	struct node *n = NULL;
 
-	CHECK_EQ(node_open(r->region, r->len, &r->env, &n), want);
+	CHECK_EQ(node_open(r->region, r->len, &r->around.env, &n), want);
 	CHECK(n == NULL);
 	memcpy(r->region, good, len);
 }

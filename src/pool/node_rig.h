@@ -5,7 +5,7 @@
 
 #include <sys/mman.h>
 
-#include "base/rand.h"
+#include "pool/env_rig.h"
 #include "pool/node_impl.h"
 #include "test.h"
 
@@ -13,35 +13,9 @@ struct rig {
 	void *region;
 	uint64_t len;
 	struct node *node;
-	struct node_env env;
-	struct far_rng rng;
-	int stop_result;
-	uint64_t stopped;
+	struct env_rig around;
 	uint64_t at[8]; /* the session of each connection */
 };
-
-static inline int
-rig_stop(void *arg, uint64_t serial)
-{
-	struct rig *r = arg;
-
-	r->stopped = serial;
-	return r->stop_result;
-}
-
-static inline uint64_t
-rig_random(void *arg)
-{
-	return far_rng_next(&((struct rig *)arg)->rng);
-}
-
-static inline void
-rig_who(void *arg, uint64_t note[2])
-{
-	(void)arg;
-	note[0] = 4711;
-	note[1] = 42;
-}
 
 static inline void
 rig_violation(void *arg, const char *line)
@@ -67,12 +41,11 @@ rig_init(struct rig *r, uint64_t len)
 {
 	memset(r, 0, sizeof(*r));
 	r->len = len;
-	r->env = (struct node_env){ .stop = rig_stop, .who = rig_who, .random = rig_random, .arg = r };
-	far_rng_seed(&r->rng, 1);
+	env_rig_init(&r->around);
 	r->region = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	REQUIRE(r->region != MAP_FAILED);
-	REQUIRE(node_format(r->region, len, &r->env) == 0);
-	REQUIRE(node_open(r->region, len, &r->env, &r->node) == 0);
+	REQUIRE(node_format(r->region, len, &r->around.env) == 0);
+	REQUIRE(node_open(r->region, len, &r->around.env, &r->node) == 0);
 }
 
 /* Forms a pool of two with this node at place `node`. */
@@ -112,7 +85,7 @@ rig_reopen(struct rig *r)
 	node_close(r->node);
 	r->node = NULL;
 	memset(r->at, 0, sizeof(r->at));
-	REQUIRE(node_open(r->region, r->len, &r->env, &r->node) == 0);
+	REQUIRE(node_open(r->region, r->len, &r->around.env, &r->node) == 0);
 	rig_check(r);
 }
 

@@ -32,8 +32,8 @@ test_format_too_small_is_refused(void)
 	void *small = calloc(1, 256 << 10);
 
 	rig_init(&r, MIB);
-	CHECK_EQ(node_format(small, 256 << 10, &r.env), -FAR_EINVAL);
-	CHECK_EQ(node_format(small, 0, &r.env), -FAR_EINVAL);
+	CHECK_EQ(node_format(small, 256 << 10, &r.around.env), -FAR_EINVAL);
+	CHECK_EQ(node_format(small, 0, &r.around.env), -FAR_EINVAL);
 	free(small);
 	rig_fini(&r);
 }
@@ -48,21 +48,21 @@ test_open_foreign_region_is_an_error(void)
 	rig_init(&r, MIB);
 	s = r.region;
 	saved = *s;
-	CHECK_EQ(node_open(r.region, MIB / 2, &r.env, &n), -FAR_ECORRUPT);
-	CHECK_EQ(node_open(r.region, 100, &r.env, &n), -FAR_EFORMAT);
+	CHECK_EQ(node_open(r.region, MIB / 2, &r.around.env, &n), -FAR_ECORRUPT);
+	CHECK_EQ(node_open(r.region, 100, &r.around.env, &n), -FAR_EFORMAT);
 	s->format++;
-	CHECK_EQ(node_open(r.region, MIB, &r.env, &n), -FAR_EFORMAT);
+	CHECK_EQ(node_open(r.region, MIB, &r.around.env, &n), -FAR_EFORMAT);
 	*s = saved;
 	s->magic = 0;
-	CHECK_EQ(node_open(r.region, MIB, &r.env, &n), -FAR_EFORMAT);
+	CHECK_EQ(node_open(r.region, MIB, &r.around.env, &n), -FAR_EFORMAT);
 	*s = saved;
 	s->data_off += 8;
-	CHECK_EQ(node_open(r.region, MIB, &r.env, &n), -FAR_ECORRUPT);
+	CHECK_EQ(node_open(r.region, MIB, &r.around.env, &n), -FAR_ECORRUPT);
 	s->sum = node_super_sum(s);
-	CHECK_EQ(node_open(r.region, MIB, &r.env, &n), -FAR_ECORRUPT);
+	CHECK_EQ(node_open(r.region, MIB, &r.around.env, &n), -FAR_ECORRUPT);
 	*s = saved;
 	r.node->pages[1] = pool_page_pack((struct pool_page){ .kind = POOL_PAGE_BLOCKS, .run = 5000 });
-	CHECK_EQ(node_open(r.region, MIB, &r.env, &n), -FAR_ECORRUPT);
+	CHECK_EQ(node_open(r.region, MIB, &r.around.env, &n), -FAR_ECORRUPT);
 	r.node->pages[1] = 0;
 	CHECK(n == NULL);
 	rig_fini(&r);
@@ -84,7 +84,7 @@ test_open_scribbled_region_never_crashes(void)
 			((uint64_t *)r.region)[far_rng_below(&rng, r.node->id.data_off / 8)] ^=
 				UINT64_C(1) << far_rng_below(&rng, 64);
 		node_close(r.node);
-		if (node_open(r.region, r.len, &r.env, &r.node) == 0) {
+		if (node_open(r.region, r.len, &r.around.env, &r.node) == 0) {
 			rig_check(&r);
 			CALL(&r, 5, .code = CONTROL_SESSION);
 			rig_check(&r);
@@ -131,7 +131,7 @@ test_open_tables_of_no_pool_is_ecorrupt(void)
 	s->node = s->nodes_n = 0;
 	memset(s->generations, 0, sizeof(s->generations));
 	s->sum = node_super_sum(s);
-	CHECK_EQ(node_open(r.region, MIB, &r.env, &n), -FAR_ECORRUPT);
+	CHECK_EQ(node_open(r.region, MIB, &r.around.env, &n), -FAR_ECORRUPT);
 	*s = saved;
 	rig_fini(&r);
 }
@@ -535,10 +535,10 @@ test_fence_waits_for_the_stop_and_then_orphans(void)
 	rig_home(&r, MIB, 3);
 	t = rig_table(&r, 0, "a");
 	c = rig_grant(&r, 1, t, POOL_PAGE_BLOCKS, 1);
-	r.stop_result = -FAR_EAGAIN;
+	r.around.stop_result = -FAR_EAGAIN;
 	req.serial = r.at[1];
 	CHECK(!node_serve(r.node, &r.at[0], &req, &reply));
-	CHECK_EQ(r.stopped, r.at[1]);
+	CHECK_EQ(r.around.stopped, r.at[1]);
 	CHECK(rig_page(&r, c.off).owner != 0);
 	/* The victim gets nothing any more, nor may it strike back. */
 	CHECK_EQ(rig_grant(&r, 1, t, POOL_PAGE_BLOCKS, 1).err, -FAR_EFENCED);
@@ -562,7 +562,7 @@ test_fence_unstoppable_client_quarantines_until_it_exits(void)
 	rig_home(&r, MIB, 2);
 	t = rig_table(&r, 0, "a");
 	c = rig_grant(&r, 1, t, POOL_PAGE_BLOCKS, 3);
-	r.stop_result = -FAR_EACCESS;
+	r.around.stop_result = -FAR_EACCESS;
 	CHECK_EQ(CALL_ERR(&r, 0, .code = CONTROL_FENCE, .serial = r.at[1]), -FAR_EACCESS);
 	CHECK_EQ(rig_page(&r, c.off).flags, POOL_PAGE_QUARANTINED);
 	CHECK(r.node->lines[1].serial != 0 && r.node->lines[1].quarantined == 1);
@@ -593,7 +593,7 @@ test_leave_dirty_is_what_a_quarantined_client_may_still_say(void)
 	t = rig_table(&r, 0, "a");
 	c = rig_grant(&r, 1, t, POOL_PAGE_BLOCKS, 3);
 	CHECK_EQ(CALL_ERR(&r, 1, .code = CONTROL_LEAVE, .flags = CONTROL_FRESH), -FAR_EINVAL);
-	r.stop_result = -FAR_EACCESS;
+	r.around.stop_result = -FAR_EACCESS;
 	CHECK_EQ(CALL_ERR(&r, 0, .code = CONTROL_FENCE, .serial = r.at[1]), -FAR_EACCESS);
 	/* What it says of its bitmaps may be old. */
 	CHECK_EQ(CALL_ERR(&r, 1, .code = CONTROL_LEAVE), -FAR_EFENCED);
@@ -617,7 +617,7 @@ test_fence_own_or_unborn_session_is_einval(void)
 	CHECK_EQ(CALL_ERR(&r, 0, .code = CONTROL_FENCE, .serial = 0), -FAR_EINVAL);
 	CHECK_EQ(CALL_ERR(&r, 0, .code = CONTROL_FENCE, .serial = 999), -FAR_EINVAL);
 	CHECK_EQ(CALL_ERR(&r, 5, .code = CONTROL_FENCE, .serial = r.at[0]), -FAR_EINVAL);
-	r.stop_result = -FAR_EINVAL;
+	r.around.stop_result = -FAR_EINVAL;
 	CHECK_EQ(CALL_ERR(&r, 0, .code = CONTROL_FENCE, .serial = r.at[1]), -FAR_EINVAL);
 	CHECK_EQ(CALL_ERR(&r, 1, .code = CONTROL_RANGE), 0);
 	rig_fini(&r);

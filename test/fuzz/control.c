@@ -20,9 +20,9 @@ control_make(struct control_region *c, uint64_t len)
 	struct requests r = { .len = len };
 	const struct pool_super *super;
 
-	requests_env(&r);
+	env_rig_init(&r.around);
 	c->region = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	FUZZ_CHECK(c->region != MAP_FAILED && node_format(c->region, len, &r.env) == 0);
+	FUZZ_CHECK(c->region != MAP_FAILED && node_format(c->region, len, &r.around.env) == 0);
 	super = c->region;
 	c->len = len;
 	c->head_len = super->pages_off + super->pages_n * sizeof(uint64_t);
@@ -45,12 +45,12 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.code = CONTROL_FORM, .pool_id = { 7, 8 }, .node = mode >> 3 & 1, .nodes_n = 2
 	};
 
-	requests_env(&r);
+	env_rig_init(&r.around);
 	if (!c->region)
 		control_make(c, lens[which]);
 	memcpy(c->region, c->image, c->head_len);
 	r.region = c->region;
-	FUZZ_CHECK(node_open(r.region, r.len, &r.env, &r.node) == 0);
+	FUZZ_CHECK(node_open(r.region, r.len, &r.around.env, &r.node) == 0);
 	if (mode & 0x10)
 		requests_serve(&r, 0, &form);
 	requests_run(&r, &in, CONTROL_REQUESTS);

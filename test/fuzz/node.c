@@ -32,12 +32,12 @@ node_image(uint64_t *head_len)
 	const struct pool_super *super;
 	uint8_t *image;
 
-	requests_env(&r);
+	env_rig_init(&r.around);
 	r.region = aligned_alloc(4096, NODE_LEN);
 	FUZZ_CHECK(r.region);
 	memset(r.region, 0, NODE_LEN);
-	FUZZ_CHECK(node_format(r.region, r.len, &r.env) == 0);
-	FUZZ_CHECK(node_open(r.region, r.len, &r.env, &r.node) == 0);
+	FUZZ_CHECK(node_format(r.region, r.len, &r.around.env) == 0);
+	FUZZ_CHECK(node_open(r.region, r.len, &r.around.env, &r.node) == 0);
 	requests_serve(&r, 0, &form);
 	for (size_t i = 0; i < FAR_LEN(node_past); i++) {
 		struct control_reply reply;
@@ -96,7 +96,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct pool_super *super;
 	int err;
 
-	requests_env(&r);
+	env_rig_init(&r.around);
 	if (!image) {
 		image = node_image(&head_len);
 		region = mmap(NULL, NODE_LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -113,7 +113,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		r.len = fuzz_word(&in, 3) % NODE_LEN / 8 * 8;
 	err = node_left(r.region, r.len, node_each, &left);
 	FUZZ_CHECK(err == 0 || err == -FAR_EFORMAT || err == -FAR_ECORRUPT);
-	err = node_open(r.region, r.len, &r.env, &r.node);
+	err = node_open(r.region, r.len, &r.around.env, &r.node);
 	FUZZ_CHECK(err == 0 || err == -FAR_EFORMAT || err == -FAR_ECORRUPT);
 	if (err != 0)
 		return 0;

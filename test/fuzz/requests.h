@@ -8,8 +8,8 @@
 #ifndef FAR_FUZZ_REQUESTS_H
 #define FAR_FUZZ_REQUESTS_H
 
-#include "base/rand.h"
 #include "fuzz/fuzz.h"
+#include "pool/env_rig.h"
 #include "pool/node_impl.h"
 
 enum { REQUEST_CONNS = 8,
@@ -19,48 +19,18 @@ struct requests {
 	void *region;
 	uint64_t len;
 	struct node *node;
-	struct node_env env;
-	struct far_rng rng;
-	int stop_result;
+	struct env_rig around;
 	uint64_t at[REQUEST_CONNS];            /* the session of each connection */
 	uint64_t serials[REQUEST_SEEN], offs[REQUEST_SEEN];
 	unsigned serials_n, offs_n;
 	bool scribbled;                        /* a client wrote where only the node should */
 };
 
-static int
-requests_stop(void *arg, uint64_t serial)
-{
-	(void)serial;
-	return ((struct requests *)arg)->stop_result;
-}
-
-static uint64_t
-requests_random(void *arg)
-{
-	return far_rng_next(&((struct requests *)arg)->rng);
-}
-
-static void
-requests_who(void *arg, uint64_t note[2])
-{
-	(void)arg;
-	note[0] = 4711;
-	note[1] = 42;
-}
-
 static void
 requests_violation(void *arg, const char *line)
 {
 	(void)arg;
 	fprintf(stderr, "# %s\n", line);
-}
-
-static void
-requests_env(struct requests *r)
-{
-	r->env = (struct node_env){ .stop = requests_stop, .who = requests_who, .random = requests_random, .arg = r };
-	far_rng_seed(&r->rng, 1);
 }
 
 static inline void
@@ -120,7 +90,7 @@ requests_reopen(struct requests *r)
 	node_close(r->node);
 	r->node = NULL;
 	memset(r->at, 0, sizeof(r->at));
-	err = node_open(r->region, r->len, &r->env, &r->node);
+	err = node_open(r->region, r->len, &r->around.env, &r->node);
 	FUZZ_CHECK(err == 0 || (r->scribbled && (err == -FAR_ECORRUPT || err == -FAR_EFORMAT)));
 }
 
@@ -136,7 +106,7 @@ requests_event(struct requests *r, struct fuzz_in *in, unsigned event)
 		node_stopped(r->node, requests_pick(in, r->serials, r->serials_n));
 		break;
 	case 1:
-		r->stop_result = stops[fuzz_byte(in) % FAR_LEN(stops)];
+		r->around.stop_result = stops[fuzz_byte(in) % FAR_LEN(stops)];
 		break;
 	case 2:
 		super->epoch += super->epoch < 1 << 20;

@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 
-from tap import Cases
+from tap import report
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PAGES = {"node": "farside-node.1", "load": "farside-load.1", "dump": "farside-load.1", "bench": "farside-bench.1",
@@ -42,10 +42,7 @@ def main():
         stem = re.sub(r"\W", "_", page)
         cases.append((f"test_page_{stem}_names_every_option", options - COMMON - written))
         cases.append((f"test_page_{stem}_names_options_that_exist", written - options - COMMON - (TOP if page == "farside.1" else set())))
-    tap = Cases()
-    for name, wrong in cases:
-        tap.case(name, not wrong, sorted(wrong))
-    return tap.end()
+    return report(cases)
 
 
 if __name__ == "__main__":

@@ -21,3 +21,11 @@ class Cases:
         """Prints the plan and returns the exit status."""
         print(f"1..{self.n}")
         return 1 if self.failed or self.n == 0 else 0
+
+
+def report(cases):
+    """Prints (name, what is wrong) as cases that pass where nothing is, and returns the exit status."""
+    tap = Cases()
+    for name, wrong in cases:
+        tap.case(name, not wrong, sorted(wrong))
+    return tap.end()

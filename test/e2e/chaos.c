@@ -24,8 +24,8 @@
 #include "base/base.h"
 #include "base/rand.h"
 #include "e2e/chaos.h"
+#include "e2e/sessions.h"
 #include "fabric/shm_node.h"
-#include "pool/layout.h"
 #include "test.h"
 
 enum { CHAOS_NODES = 2,
@@ -81,26 +81,6 @@ chaos_node_end(struct chaos *c, unsigned i, int sig)
 	kill(c->node[i], sig);
 	waitpid(c->node[i], NULL, 0);
 	c->node[i] = 0;
-}
-
-/* Open sessions at node `i`, as its file tells. */
-static unsigned
-chaos_sessions(const struct chaos *c, unsigned i)
-{
-	struct pool_session_line line;
-	struct pool_super s;
-	unsigned n = 0;
-	int fd = open(c->file[i], O_RDONLY | O_CLOEXEC);
-
-	REQUIRE(fd >= 0 && pread(fd, &s, sizeof(s), 0) == (ssize_t)sizeof(s));
-	for (unsigned k = 0; k < s.sessions_n; k++) {
-		off_t at = (off_t)(s.sessions_off + k * sizeof(line));
-
-		REQUIRE(pread(fd, &line, sizeof(line), at) == (ssize_t)sizeof(line));
-		n += line.serial != 0;
-	}
-	close(fd);
-	return n;
 }
 
 /* Clients --------------------------------------------------------------------------------------------------- */
@@ -249,7 +229,7 @@ chaos_settle(struct chaos *c, uint64_t first_ns, uint64_t wake_ns, uint64_t ops)
 		}
 		left = doomed;
 		for (unsigned i = 0; i < CHAOS_NODES; i++)
-			left += chaos_sessions(c, i) > alive;
+			left += sessions_in_file(c->file[i]) > alive;
 	} while (left && test_failures == 0);
 	c->takeover_ns = far_max(c->takeover_ns, chaos_now() - first_ns);
 }
@@ -340,7 +320,7 @@ chaos_inspect(struct chaos *c)
 	       s.keys, s.splits, granted >> 10, s.block_bytes >> 10);
 	far_close(f);
 	for (unsigned i = 0; i < CHAOS_NODES; i++)
-		CHECK_EQ(chaos_sessions(c, i), 0);
+		CHECK_EQ(sessions_in_file(c->file[i]), 0);
 }
 
 static void

@@ -9,8 +9,8 @@
 #include <farside/far.h>
 
 #include "base/base.h"
+#include "e2e/sessions.h"
 #include "fabric/shm_node.h"
-#include "pool/layout.h"
 #include "test.h"
 
 enum {
@@ -70,26 +70,6 @@ outage_fini(struct outage *o, unsigned nodes)
 		unlink(o->file[i]);
 	}
 	CHECK(rmdir(o->dir) == 0);
-}
-
-/* Open sessions at node `i`, as its file tells. */
-static unsigned
-outage_sessions(const struct outage *o, unsigned i)
-{
-	struct pool_session_line line;
-	struct pool_super s;
-	unsigned n = 0;
-	int fd = open(o->file[i], O_RDONLY | O_CLOEXEC);
-
-	REQUIRE(fd >= 0 && pread(fd, &s, sizeof(s), 0) == (ssize_t)sizeof(s));
-	for (unsigned k = 0; k < s.sessions_n; k++) {
-		off_t at = (off_t)(s.sessions_off + k * sizeof(line));
-
-		REQUIRE(pread(fd, &line, sizeof(line), at) == (ssize_t)sizeof(line));
-		n += line.serial != 0;
-	}
-	close(fd);
-	return n;
 }
 
 /* Users ----------------------------------------------------------------------------------------------------- */
@@ -268,14 +248,14 @@ test_handle_closed_after_an_error_ends_its_session_not_the_process(void)
 	outage_init(&o, 2);
 	u = user_start(o.uri, 0, user_closes);
 	CHECK(user_hear(u.from));
-	CHECK_EQ(outage_sessions(&o, 1), 2);
+	CHECK_EQ(sessions_in_file(o.file[1]), 2);
 	outage_end(&o, 0, SIGKILL);
 	CHECK(write(u.to, "g", 1) == 1);
 	CHECK(user_hear(u.from));
 	/* The other handle's is left, and nobody has to be fenced. */
-	CHECK_EQ(outage_sessions(&o, 1), 1);
+	CHECK_EQ(sessions_in_file(o.file[1]), 1);
 	CHECK_EQ(user_end(&u), 0);
-	CHECK_EQ(outage_sessions(&o, 1), 0);
+	CHECK_EQ(sessions_in_file(o.file[1]), 0);
 	outage_fini(&o, 2);
 }
 

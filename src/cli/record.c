@@ -381,8 +381,7 @@ record_key_add(struct record_source *r, unsigned part, struct far_bytes data)
 	return err ? err : bytes_add(&r->key, data.data, data.len);
 }
 
-/* A section may be an odd one; a table's header has the column. */
-static int
+int
 record_no_field(struct record_source *r, const char *name)
 {
 	return record_fail(r, -FAR_ESYNTAX, r->line, "there is no '%s' here", name);
@@ -474,6 +473,10 @@ record_parse(struct record_source *r)
 {
 	int got;
 
+	bytes_reset(&r->key, RECORD_KEEP);
+	bytes_reset(&r->value, RECORD_KEEP);
+	bytes_reset(&r->text, RECORD_KEEP);
+	r->fields_n = 0;
 	switch (r->format) {
 	case RECORD_CSV:
 		got = record_csv_next(r);
@@ -500,17 +503,10 @@ record_parse(struct record_source *r)
 int
 record_next(struct record_source *r, struct record *out)
 {
-	int got = 0;
+	int got = r->format == RECORD_AUTO || r->keys_n == 0 ? record_prepare(r) : 0;
 
-	if (r->format == RECORD_AUTO || r->keys_n == 0)
-		got = record_prepare(r);
-	if (got)
-		return got;
-	bytes_reset(&r->key, RECORD_KEEP);
-	bytes_reset(&r->value, RECORD_KEEP);
-	bytes_reset(&r->text, RECORD_KEEP);
-	r->fields_n = 0;
-	got = record_parse(r);
+	if (!got)
+		got = record_parse(r);
 	if (got == -FAR_ENOMEM)
 		return record_fail(r, got, 0, "out of memory");
 	return got == 1 ? record_check(r, out) : got;

@@ -5,6 +5,7 @@
  * libcsv is fed line by line, so that an error has a line number, and so that a malformed row can be skipped: the
  * parser starts anew with the line after it.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/record_parse.h"
@@ -15,20 +16,20 @@ record_csv_no_space(unsigned char c)
 	return 0;
 }
 
-static int
+static void
 record_csv_start(struct record_source *r)
 {
 	if (r->csv_open)
 		csv_free(&r->csv);
-	r->csv_open = csv_init(&r->csv, CSV_STRICT | CSV_STRICT_FINI) == 0;
-	if (!r->csv_open)
-		return -FAR_ENOMEM;
+	/* It allocates nothing yet, and cannot fail. */
+	csv_init(&r->csv, CSV_STRICT | CSV_STRICT_FINI);
+	r->csv_open = true;
+	csv_set_realloc_func(&r->csv, realloc);
 	csv_set_delim(&r->csv,
 		      (unsigned char)(r->opts->delimiter ? r->opts->delimiter : CSV_COMMA));
 	/* RFC 4180: spaces are part of a field. */
 	csv_set_space_func(&r->csv, record_csv_no_space);
 	csv_set_blk_size(&r->csv, 64 << 10);
-	return 0;
 }
 
 static void
@@ -37,14 +38,13 @@ record_csv_field(void *data, size_t len, void *arg)
 	struct record_source *r = arg;
 
 	/* A row after the one that is complete: see record_csv_row(). */
-	if (r->rows > 0 || r->row_bad)
+	if (r->rows > 0 || r->row_err)
 		return;
-	if (r->text.len + len > INPUT_LINE_MAX || record_field_add(r) != 0 ||
-	    bytes_add(&r->text, data, len) != 0) {
-		r->row_bad = true;
-		return;
-	}
-	r->fields[r->fields_n - 1].value.len = len;
+	r->row_err = r->text.len + len > INPUT_LINE_MAX ? -FAR_ESYNTAX : record_field_add(r);
+	if (!r->row_err)
+		r->row_err = bytes_add(&r->text, data, len);
+	if (!r->row_err)
+		r->fields[r->fields_n - 1].value.len = len;
 }
 
 static void
@@ -58,10 +58,8 @@ record_csv_row(int end, void *arg)
 static int
 record_csv_error(struct record_source *r, const char *why)
 {
-	uint64_t line = r->line;
-	int err = record_csv_start(r);
-
-	return err ? err : record_fail(r, -FAR_ESYNTAX, line, "%s", why);
+	record_csv_start(r);
+	return record_fail(r, -FAR_ESYNTAX, r->line, "%s", why);
 }
 
 /* Feeds the input's end: a last row without newline comes out. */
@@ -73,48 +71,54 @@ record_csv_end(struct record_source *r)
 	return r->rows;
 }
 
+/* Feeds one line of the input. */
+static int
+record_csv_feed(struct record_source *r, struct far_bytes line)
+{
+	if (csv_parse(&r->csv, line.data, line.len, record_csv_field, record_csv_row, r) ==
+	    line.len)
+		return 0;
+	if (csv_error(&r->csv) == CSV_ENOMEM)
+		return -FAR_ENOMEM;
+	return record_csv_error(r, "a quote stands where none may (around a whole field, or "
+				   "doubled inside it)");
+}
+
 /* 1: r->fields hold a row, 0: the end, or -FAR_E. */
 static int
 record_csv_read(struct record_source *r)
 {
 	size_t fed = 0;
 	struct far_bytes line;
-	int got = r->csv_open ? 0 : record_csv_start(r);
+	int got;
 
+	if (!r->csv_open)
+		record_csv_start(r);
 	r->rows = 0;
-	r->row_bad = false;
-	for (r->line = 0; got == 0 && r->rows == 0; fed += line.len) {
+	r->row_err = 0;
+	for (r->line = 0; r->rows == 0; fed += line.len) {
 		got = input_line(r->in, &line);
 		if (got < 0)
 			return record_fail_input(r, got);
-		if (got == 0 && r->line == 0)
+		if (r->line == 0)
 			r->line = input_line_number(r->in);
 		if (got == 0)
 			return fed > 0 ? record_csv_end(r) : 0;
-		if (r->line == 0)
-			r->line = input_line_number(r->in);
-		got = 0;
-		if (csv_parse(&r->csv, line.data, line.len, record_csv_field, record_csv_row, r) !=
-		    line.len)
-			return record_csv_error(
-				r,
-				csv_error(&r->csv) == CSV_ENOMEM
-					? "out of memory"
-					: "a quote stands where none may (around a whole field, or doubled "
-					  "inside it)");
+		if ((got = record_csv_feed(r, line)) != 0)
+			return got;
 		if (fed + line.len > INPUT_LINE_MAX && r->rows == 0)
 			return record_csv_error(
 				r, "the row is longer than 24 MiB; is a quote never closed?");
 		if (fed == 0 && record_blank(line) && r->rows == 0)
 			r->line = 0;
 	}
-	if (got == 0 && r->rows > 1)
+	if (r->rows > 1)
 		return record_fail(r, -FAR_ESYNTAX, r->line,
 				   "a carriage return stands inside the row");
-	if (got == 0 && r->row_bad)
+	if (r->row_err == -FAR_ESYNTAX)
 		return record_fail(r, -FAR_ESYNTAX, r->line,
 				   "the row has too many columns or is too long");
-	return got ? got : 1;
+	return r->row_err ? r->row_err : 1;
 }
 
 /* TSV: cuts one line at its tabs. */

@@ -66,11 +66,13 @@ record_ini_header(struct record_source *r, struct far_bytes line)
 static int
 record_ini_add(struct record_source *r, struct far_bytes name, struct far_bytes value)
 {
-	int err = record_field_add(r);
-	struct record_field *f = &r->fields[r->fields_n - 1];
+	struct record_field *f;
+	int err;
 
-	if (err || (err = bytes_add(&r->text, name.data, name.len)) != 0)
+	if ((err = record_field_add(r)) != 0 ||
+	    (err = bytes_add(&r->text, name.data, name.len)) != 0)
 		return err;
+	f = &r->fields[r->fields_n - 1];
 	f->name.len = name.len;
 	f->value = (struct record_span){ r->text.len, value.len };
 	return bytes_add(&r->text, value.data, value.len);

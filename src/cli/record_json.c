@@ -13,7 +13,7 @@
 
 enum { RECORD_JSON_FLAGS = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL };
 
-/* Walks the members of an object whose text is valid JSON. */
+/* Walks the members of an object. jansson took its text for valid JSON, so every bracket and quote is there. */
 struct record_cursor {
 	const char *at, *end;
 };
@@ -22,38 +22,45 @@ struct record_member {
 	struct far_bytes whole, value; /* "name" : value, and the value alone */
 };
 
+/* The object's line ends behind it: no newline stands in it. */
+static bool
+record_is_space(char c)
+{
+	return c == ' ' || c == '\t' || c == '\r';
+}
+
 static void
 record_skip_space(struct record_cursor *c)
 {
-	while (c->at < c->end &&
-	       (*c->at == ' ' || *c->at == '\t' || *c->at == '\r' || *c->at == '\n'))
+	while (record_is_space(*c->at))
 		c->at++;
+	FAR_ASSERT(c->at < c->end);
 }
 
 /* From a string's opening quote past its closing one. */
 static void
 record_skip_string(struct record_cursor *c)
 {
-	for (c->at++; c->at < c->end && *c->at != '"'; c->at++) {
+	for (c->at++; *c->at != '"'; c->at++) {
 		if (*c->at == '\\')
 			c->at++;
+		FAR_ASSERT(c->at < c->end);
 	}
 	c->at++;
 }
 
-/* Past a value: up to the comma or bracket that ends it at its own depth. */
+/* Past a value: up to the comma or brace that ends it at its own depth. */
 static void
 record_skip_value(struct record_cursor *c)
 {
 	unsigned depth = 0;
 
-	while (c->at < c->end) {
+	while (depth > 0 || (*c->at != ',' && *c->at != '}')) {
+		FAR_ASSERT(c->at < c->end);
 		if (*c->at == '"') {
 			record_skip_string(c);
 			continue;
 		}
-		if (depth == 0 && (*c->at == ',' || *c->at == '}' || *c->at == ']'))
-			return;
 		if (*c->at == '{' || *c->at == '[')
 			depth++;
 		if (*c->at == '}' || *c->at == ']')
@@ -78,7 +85,7 @@ record_member_next(struct record_cursor *c)
 	record_skip_space(c);
 	value = c->at;
 	record_skip_value(c);
-	for (end = c->at; end[-1] == ' ' || end[-1] == '\t' || end[-1] == '\r' || end[-1] == '\n';)
+	for (end = c->at; record_is_space(end[-1]);)
 		end--;
 	m.whole = far_bytes(start, (size_t)(end - start));
 	m.value = far_bytes(value, (size_t)(end - value));
@@ -105,7 +112,7 @@ record_json_read(struct record_source *r, struct far_bytes *line, json_t **objec
 		return record_fail(r, -FAR_ESYNTAX, r->line,
 				   "not JSON: %.200s (byte %d; a line holds one whole object)",
 				   why.text, why.position);
-	if (!json_is_object(*object)) {
+	if (json_typeof(*object) != JSON_OBJECT) {
 		json_decref(*object);
 		return record_fail(r, -FAR_ESYNTAX, r->line, "not a JSON object: a line holds one");
 	}
@@ -116,7 +123,7 @@ record_json_read(struct record_source *r, struct far_bytes *line, json_t **objec
 static struct far_bytes
 record_json_bytes(json_t *value, const struct record_member *m)
 {
-	if (json_is_string(value))
+	if (json_typeof(value) == JSON_STRING)
 		return far_bytes(json_string_value(value), json_string_length(value));
 	return m->value;
 }
@@ -131,7 +138,7 @@ record_json_member(struct record_source *r, const char *name, json_t *value,
 
 	for (unsigned k = 0; k < r->keys_n; k++)
 		key = key || strcmp(name, r->keys[k]) == 0;
-	if (key && !json_is_string(value) && !json_is_number(value))
+	if (key && json_typeof(value) != JSON_STRING && json_typeof(value) != JSON_REAL)
 		return record_fail(r, -FAR_ESYNTAX, r->line,
 				   "the key '%.100s' is neither a string nor a number", name);
 	if (r->opts->value)
@@ -150,26 +157,20 @@ record_json_key(struct record_source *r, json_t *object, struct far_bytes line)
 {
 	for (unsigned k = 0; k < r->keys_n; k++) {
 		struct record_cursor c = { line.data, (const char *)line.data + line.len };
-		const char *name;
-		json_t *value;
-		bool found = false;
-		int err = 0;
+		struct record_member m;
+		void *at = json_object_iter(object);
+		int err;
 
 		record_skip_space(&c);
-		json_object_foreach(object, name, value)
-		{
-			struct record_member m = record_member_next(&c);
-
-			if (strcmp(name, r->keys[k]) != 0)
-				continue;
-			found = true;
-			err = record_key_add(r, k, record_json_bytes(value, &m));
-			break;
+		for (; at; at = json_object_iter_next(object, at)) {
+			m = record_member_next(&c);
+			if (strcmp(json_object_iter_key(at), r->keys[k]) == 0)
+				break;
 		}
-		if (err || !found)
-			return err ? err
-				   : record_fail(r, -FAR_ESYNTAX, r->line, "there is no '%s' here",
-						 r->keys[k]);
+		err = at ? record_key_add(r, k, record_json_bytes(json_object_iter_value(at), &m))
+			 : record_no_field(r, r->keys[k]);
+		if (err)
+			return err;
 	}
 	return 0;
 }
@@ -178,23 +179,20 @@ static int
 record_json_make(struct record_source *r, json_t *object, struct far_bytes line)
 {
 	struct record_cursor c = { line.data, (const char *)line.data + line.len };
-	const char *name;
-	json_t *value;
 	int err = record_json_key(r, object, line);
 
 	if (!err && r->opts->value && !json_object_get(object, r->opts->value))
-		err = record_fail(r, -FAR_ESYNTAX, r->line, "there is no '%s' here",
-				  r->opts->value);
+		err = record_no_field(r, r->opts->value);
 	if (!err && !r->opts->value)
 		err = bytes_add(&r->value, "{", 1);
 	if (err)
 		return err;
 	record_skip_space(&c);
-	json_object_foreach(object, name, value)
-	{
+	for (void *at = json_object_iter(object); at; at = json_object_iter_next(object, at)) {
 		struct record_member m = record_member_next(&c);
 
-		err = record_json_member(r, name, value, &m);
+		err = record_json_member(r, json_object_iter_key(at), json_object_iter_value(at),
+					 &m);
 		if (err)
 			return err;
 	}
@@ -208,11 +206,12 @@ static json_t *
 record_dump_member(json_t *object, const char *name, const char *name64, enum bytes_code *code)
 {
 	json_t *plain = json_object_get(object, name), *coded = json_object_get(object, name64);
+	json_t *one = plain ? plain : coded;
 
 	*code = coded ? BYTES_BASE64 : BYTES_RAW;
-	if (!plain == !coded || !json_is_string(plain ? plain : coded))
+	if (!plain == !coded || json_typeof(one) != JSON_STRING)
 		return NULL;
-	return plain ? plain : coded;
+	return one;
 }
 
 static bool

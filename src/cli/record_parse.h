@@ -48,7 +48,7 @@ struct record_source {
 	struct csv_parser csv;
 	bool csv_open;
 	unsigned rows;                        /* rows that the last line completed */
-	bool row_bad;
+	int row_err;                          /* why this one cannot be used, or 0 */
 	struct bytes section;                 /* INI: the header read ahead */
 	uint64_t section_line;
 	bool has_section, section_bad;
@@ -83,6 +83,9 @@ int record_header(struct record_source *r);
 /* Fills r->key and r->value with the next record's. */
 int record_json_next(struct record_source *r);
 int record_dump_next(struct record_source *r);
+
+/* Says that the record lacks the field `name`: -FAR_ESYNTAX. */
+int record_no_field(struct record_source *r, const char *name);
 
 /* Appends one more part to r->key. */
 int record_key_add(struct record_source *r, unsigned part, struct far_bytes data);

@@ -271,7 +271,12 @@ load_run(int argc, char **argv)
 	err = far_table_open(l.f, l.table, &l.t);
 	if (err == -FAR_ENOENT && l.create)
 		err = 0;
-	code = err ? cli_fail(&l.common, l.f, err) : load_table(&l, first);
+	if (err == -FAR_ENOENT) {
+		cli_error(&l.common, "table '%s': not found; --create makes it", l.table);
+		code = CLI_NO;
+	} else {
+		code = err ? cli_fail(&l.common, l.f, err) : load_table(&l, first);
+	}
 	cli_close(l.f, l.t);
 	return cli_finish(&l.common, code);
 }

@@ -74,6 +74,12 @@ main_unknown(const char *name)
 			best = main_commands[i]->name;
 		}
 	}
+	if (name[0] == '-') {
+		fprintf(stderr,
+			"farside: the command comes first, and '%s' behind it; see 'farside --help'\n",
+			name);
+		return CLI_USAGE;
+	}
 	fprintf(stderr, "farside: '%s' is not a command; ", name);
 	if (best)
 		fprintf(stderr, "did you mean '%s'?\n", best);

@@ -10,7 +10,12 @@
 
 #define NUMBER_SECOND UINT64_C(1000000000)
 
-enum { NUMBER_TEXT = 24 /* bytes of a number with its unit and NUL */ };
+#define NUMBER_UNITS " (k, m, g, t: powers of 1024)"
+
+enum {
+	NUMBER_TEXT = 24,     /* bytes of a number with its unit and NUL */
+	NUMBER_EXPECTED = 128 /* of what is expected */
+};
 
 static const char number_powers[] = "kKmMgGtT"; /* of 1024: two letters each */
 
@@ -74,30 +79,46 @@ number_text(uint64_t n, char text[NUMBER_TEXT])
 	return text;
 }
 
+/* "number from 1 to 16"; a bound that is only the type's is none. */
+static const char *
+number_expected(struct number_range range, char text[NUMBER_EXPECTED])
+{
+	const char *noun = range.kind == NUMBER_SIZE ? "number of bytes" : "number";
+	bool units = range.kind != NUMBER_PLAIN && range.max >= 1024;
+	char min[NUMBER_TEXT], max[NUMBER_TEXT];
+
+	number_text(range.min, min);
+	number_text(range.max, max);
+	if (range.max < INT64_MAX)
+		snprintf(text, NUMBER_EXPECTED, "%s from %s to %s%s", noun, min, max,
+			 units ? NUMBER_UNITS : "");
+	else if (range.min > 0)
+		snprintf(text, NUMBER_EXPECTED, "%s from %s on%s", noun, min,
+			 units ? NUMBER_UNITS : "");
+	else
+		snprintf(text, NUMBER_EXPECTED, "%s%s", noun, units ? NUMBER_UNITS : "");
+	return text;
+}
+
 uint64_t
 number_option(struct argp_state *state, const char *option, const char *arg,
 	      struct number_range range)
 {
-	char min[NUMBER_TEXT], max[NUMBER_TEXT];
+	char expected[NUMBER_EXPECTED];
 	uint64_t n = 0;
 
 	if (number_parse(arg, range, &n))
 		return n;
 	switch (range.kind) {
 	case NUMBER_PLAIN:
-		argp_error(state, "--%s: '%s' is no number from %" PRIu64 " to %" PRIu64, option,
-			   arg, range.min, range.max);
+	case NUMBER_COUNT:
+	case NUMBER_SIZE:
+		argp_error(state, "--%s: '%s' is no %s", option, arg,
+			   number_expected(range, expected));
 		break;
 	case NUMBER_VERSION:
 		argp_error(state, "--%s: '%s' is no version; get --with-version prints a key's",
 			   option, arg);
-		break;
-	case NUMBER_COUNT:
-	case NUMBER_SIZE:
-		argp_error(state,
-			   "--%s: '%s' is no %s from %s to %s (k, m, g, t: powers of 1024)",
-			   option, arg, range.kind == NUMBER_SIZE ? "number of bytes" : "number",
-			   number_text(range.min, min), number_text(range.max, max));
 		break;
 	case NUMBER_TIME:
 		argp_error(state,

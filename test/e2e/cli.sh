@@ -47,6 +47,10 @@ ok "what starts with a dash is no option: the way out is named"
 runs 2 ls -abc && grep -q "'-abc' is no option ('farside ls --help' lists them)$" err; ok "unless a command takes no arguments"
 runs 2 put t k v --i && grep -q "ambiguous" err && runs 2 get t k --json=1 && grep -q "allow an argument" err; ok "options that are nearly right"
 runs 0 get -h && grep -q 'Usage: farside get' out; ok "-h is --help, too"
+runs 2 --pool "$FARSIDE_POOL" ls && grep -q "the command comes first" err; ok "an option before the command: where it belongs"
+runs 2 create t --groups 0 && grep -q "is no number from 1 to 1m (k, m, g, t: powers of 1024)$" err &&
+	runs 2 scan t --limit x && grep -q "'x' is no number (k" err && runs 2 bench --nodes 17 && grep -q "from 1 to 16$" err
+ok "a number that is none: what is expected"
 runs 2 get --nonsense t k; ok "unknown option is wrong usage"
 (unset FARSIDE_POOL; runs 2 ls && grep -q -e '--pool shm:PATH' err); ok "no pool is wrong usage"
 runs 2 ls --pool nonsense && grep -q 'expected shm:PATH' err; ok "malformed URI says what is expected"
@@ -147,7 +151,7 @@ runs 3 load s array.json --key id && grep -q 'array.json:1: not a JSON object: a
 runs 2 load s a.csv --key nope && grep -q "no column 'nope'" err && [ ! -s out ]; ok "missing column: a message and nothing else"
 runs 3 load s none.csv --key id && grep -q '^farside load: none.csv: No such file' err; ok "missing file"
 [ ! -s out ]; ok "and nothing else, when nothing was done"
-runs 1 load nosuch a.csv --key id; ok "missing table of a load"
+runs 1 load nosuch a.csv --key id && grep -q "not found; --create makes it" err; ok "missing table of a load"
 gzip -c twice.json | head -c 20000 >short.gz
 runs 3 load s short.gz --key id && grep -q 'the gzip data ends too early' err; ok "truncated gzip"
 

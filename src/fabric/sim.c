@@ -21,14 +21,20 @@
 
 /* Trace and memory ---------------------------------------------------------------------------------------- */
 
-/* Folds a step into the trace: one wide multiplication. */
+/* What becomes of the trace `hash` with one more word in it: one wide multiplication. */
+static inline uint64_t
+sim_fold(uint64_t hash, uint64_t tag, uint64_t value)
+{
+	unsigned __int128 m = (unsigned __int128)(hash ^ tag ^ 0x9e3779b97f4a7c15ULL) *
+			      (value ^ 0xd6e8feb86659fd93ULL);
+
+	return (uint64_t)m ^ (uint64_t)(m >> 64) ^ hash >> 7;
+}
+
 static inline void
 sim_trace(struct far_sim *s, uint64_t tag, uint64_t value)
 {
-	unsigned __int128 m = (unsigned __int128)(s->hash ^ tag ^ 0x9e3779b97f4a7c15ULL) *
-			      (value ^ 0xd6e8feb86659fd93ULL);
-
-	s->hash = (uint64_t)m ^ (uint64_t)(m >> 64) ^ s->hash >> 7;
+	s->hash = sim_fold(s->hash, tag, value);
 }
 
 /* A step takes one draw, from a quick source: a counter that one wide multiplication mixes. */
@@ -171,8 +177,8 @@ sim_lane_begin(struct far_sim *s, struct sim_run *r, struct far_op *op)
 	if (__builtin_expect(++r->conn->verbs == r->conn->aim_verb, 0))
 		sim_aim_begin(r->conn, op, words);
 	r->lanes_n++;
-	l->op = op;
 	l->at = s->nodes[r->chain->node].region + far_addr_off(op->addr);
+	sim_lane_of(l, op);
 	l->tag = sim_tag(r, op, far_addr_off(op->addr));
 	if (op->code == FAR_OP_WRITE)
 		far_sim_touch(s, r->chain->node, far_addr_off(op->addr), op->len);
@@ -237,8 +243,9 @@ sim_acknowledge(struct far_sim *s, unsigned node, uint64_t serial)
 {
 	for (struct sim_conn *k = s->conns; k; k = k->next) {
 		if (k->session[node] == serial && k->life[node] == s->nodes[node].life)
-			k->fenced[node] = true;
+			k->fenced[node] = s->fences = true;
 	}
+	sim_set_watched(s);
 }
 
 /* One request to the node's control endpoint. It may cut runs of others (FENCE). */
@@ -331,24 +338,28 @@ sim_single(struct far_sim *s, struct sim_run *r, struct far_op *op, uint8_t *at)
 	sim_atomic(s, r, op, (uint64_t *)at);
 }
 
-/* Does word `i` of the lane's operation. */
+/* Moves `words` of the lane's piece, a bit each, from the lowest on. */
 static inline void
-sim_word(struct far_sim *s, struct sim_run *r, struct sim_lane *l, uint32_t i)
+sim_words(struct far_sim *s, struct sim_run *r, struct sim_lane *l, uint64_t words)
 {
-	uint8_t *local = l->op->buf, *from = l->at, *to = local;
-	uint64_t v;
+	uint64_t v, hash = s->hash;
 
-	if (l->op->code == FAR_OP_WRITE) {
-		from = local;
-		to = l->at;
-		s->faults.unfenced += r->conn->fenced[r->chain->node];
-	} else if (l->op->code != FAR_OP_READ) {
-		sim_single(s, r, l->op, l->at);
+	if (l->op->code > FAR_OP_WRITE) {
+		if (s->policy.gap && l->op->code != FAR_OP_CALL)
+			sim_atomic_half(s, r, l->op, (uint64_t *)l->at, l->left != 0);
+		else
+			sim_single(s, r, l->op, l->at);
 		return;
 	}
-	memcpy(&v, from + (size_t)i * 8, 8);
-	memcpy(to + (size_t)i * 8, &v, 8);
-	sim_trace(s, l->tag + ((uint64_t)i << 19), v);
+	do {
+		size_t i = l->base + (uint32_t)__builtin_ctzll(words);
+
+		memcpy(&v, l->from + i * 8, 8);
+		memcpy(l->to + i * 8, &v, 8);
+		hash = sim_fold(hash, l->tag + (i << 19), v);
+		words &= words - 1;
+	} while (__builtin_expect(words != 0, 0));
+	s->hash = hash;
 }
 
 /* The lane's piece is through. */
@@ -404,18 +415,6 @@ sim_tell(struct far_sim *s, const struct sim_run *r, const struct far_op *op, co
 	s->tell(s->tell_arg, &p);
 }
 
-/* A word of `op` is done. When it was the last one before a fate strikes, the fuse burns down in this step. */
-static inline void
-sim_aim_step(struct sim_run *r, const struct far_op *op)
-{
-	struct sim_conn *k = r->conn;
-
-	if (k->aim != op || --k->aim_left > 0)
-		return;
-	k->aim = NULL;
-	k->fuse = 1;
-}
-
 /* Does the fate strike before this step? */
 static inline bool
 sim_aim_is_before(struct sim_run *r, const struct far_op *op)
@@ -426,35 +425,41 @@ sim_aim_is_before(struct sim_run *r, const struct far_op *op)
 	return true;
 }
 
-/* A step of more than a word, or of less: every word of the piece that is left in the line of word `bit`, or one half
- * of an atomic. */
+/* Looks at a step that moved `words` of `l`: are they of a client that was fenced? When the last one before a fate
+ * strikes is among them, the fuse burns down in this step. */
 __attribute__((cold, noinline)) static void
-sim_step_odd(struct far_sim *s, struct sim_run *r, struct sim_lane *l, uint32_t bit)
+sim_watch(struct far_sim *s, struct sim_run *r, const struct sim_lane *l, uint64_t words)
 {
-	uint64_t first = far_addr_off(l->op->addr) / 8 + l->base, line = (first + bit) / 8;
-	struct far_op *op = l->op;
-	uint8_t *at = l->at;
-	uint32_t end = l->words;
+	const struct far_op *op = l->op;
+	uint32_t n = (uint32_t)__builtin_popcountll(words);
+	struct sim_conn *k = r->conn;
 
-	if (s->policy.gap && (op->code == FAR_OP_CAS || op->code == FAR_OP_FAA)) {
-		l->left &= l->left - 1;
-		sim_atomic_half(s, r, op, (uint64_t *)at, l->left != 0);
-		sim_aim_step(r, op);
-		if (s->tell)
-			sim_tell(s, r, op, at, 0);
-		return;
+	if (op->code == FAR_OP_WRITE && k->fenced[r->chain->node])
+		s->faults.unfenced += n;
+	if (k->aim == op && k->aim_left <= n) {
+		k->aim = NULL;
+		k->fuse = 1;
+	} else if (k->aim == op) {
+		k->aim_left -= n;
 	}
-	if (!s->policy.line)
-		end = bit + 1;
-	for (uint32_t i = s->policy.line ? 0 : bit; i < end; i++) {
-		if ((first + i) / 8 != line || !(l->left >> i & 1))
-			continue;
-		l->left &= ~(UINT64_C(1) << i);
-		sim_word(s, r, l, l->base + i);
-		sim_aim_step(r, op);
-		if (s->tell)
-			sim_tell(s, r, op, at, l->base + i);
-	}
+	for (; s->tell && words; words &= words - 1)
+		/* Both halves of an atomic are of one word. */
+		sim_tell(s, r, op, l->at,
+			 op->len > 8 ? l->base + (uint32_t)__builtin_ctzll(words) : 0);
+}
+
+/* Which words of its piece the step moves: word `bit`, or what is left of its line. */
+static inline uint64_t
+sim_step_words(const struct far_sim *s, const struct sim_lane *l, uint32_t bit)
+{
+	uint32_t in;
+
+	/* A line holds both halves of an atomic. */
+	if (!s->policy.line || l->op->code > FAR_OP_WRITE)
+		return UINT64_C(1) << bit;
+	/* Its place in the line; a piece starts at one like the operation's first word. */
+	in = (uint32_t)(far_addr_off(l->op->addr) / 8 + bit) % SIM_LINE;
+	return l->left & (in > bit ? SIM_LINE_MASK >> (in - bit) : SIM_LINE_MASK << (bit - in));
 }
 
 /* The chain of `r`, in no list, is through; but perhaps its client learns that later. */
@@ -478,7 +483,8 @@ sim_step(struct far_sim *s)
 	uint64_t draw = sim_draw(s);
 	struct sim_run *r;
 	struct sim_lane *l;
-	uint32_t from, bit;
+	uint64_t words;
+	uint32_t lane, from, bit;
 	int status;
 
 	/* 1. Who: the same one as before, or anybody. Bits 0-5 and 32-63 of the draw. */
@@ -490,24 +496,23 @@ sim_step(struct far_sim *s)
 		s->favour = s->active[s->at]->conn;
 	}
 	r = s->active[s->at];
-	/* 2. Which operation, which word: the first one left from a random place on. */
-	l = &r->lanes[r->lanes_n == 1 ? 0 : (draw >> 6 & 255) * r->lanes_n >> 8];
+	/* 2. Which operation, which words: the first one left from a random place on. */
+	lane = (uint32_t)((draw >> 6 & 255) * r->lanes_n >> 8);
+	l = &r->lanes[lane];
 	from = (uint32_t)((draw >> 16 & 0xffff) * l->words >> 16);
 	bit = (uint32_t)__builtin_ctzll(l->left >> from | l->left << (-from & 63));
-	bit = (bit + from) & 63;
-	if (__builtin_expect(s->odd, 0) && sim_aim_is_before(r, l->op)) {
+	words = sim_step_words(s, l, (bit + from) & 63);
+	if (__builtin_expect(s->watched, 0) && sim_aim_is_before(r, l->op)) {
 		sim_fuse_burnt(s, r);
 		return;
 	}
 	r->began = true;
 	s->now += s->policy.step_ns;
 	s->steps++;
-	if (__builtin_expect(s->odd, 0)) {
-		sim_step_odd(s, r, l, bit);
-	} else {
-		l->left &= ~(UINT64_C(1) << bit);
-		sim_word(s, r, l, l->base + bit);
-	}
+	l->left &= ~words;
+	sim_words(s, r, l, words);
+	if (__builtin_expect(s->watched, 0))
+		sim_watch(s, r, l, words);
 	/* 3. What follows. */
 	if (l->left == 0)
 		sim_lane_next(r, l);

@@ -224,7 +224,7 @@ sim_stray(struct far_sim *s, const struct sim_run *r, uint64_t until)
 
 		if (n->gap_op == r->lanes[i].op)
 			sim_gap_close(n);
-		copy->lanes[i].op = sim_stray_op(y, r->chain, r->lanes[i].op);
+		sim_lane_of(&copy->lanes[i], sim_stray_op(y, r->chain, r->lanes[i].op));
 	}
 	s->faults.strays++;
 	sim_trouble(s, until);
@@ -372,9 +372,9 @@ far_sim_aim(struct far_fabric *f, uint64_t verb, enum far_sim_point point, enum 
 	k->aim = NULL;
 	k->fate = fate;
 	k->fate_ns = ns;
-	/* Words are counted in odd steps only. */
+	/* Words are counted in watched steps only. */
 	k->sim->aims |= verb != SIM_NEVER;
-	sim_set_odd(k->sim);
+	sim_set_watched(k->sim);
 }
 
 uint64_t

@@ -17,6 +17,7 @@ struct sim_thread;
 enum {
 	SIM_LANES = 8,          /* operations of a group at most */
 	SIM_PIECE = 64,         /* words */
+	SIM_LINE = 8,           /* the same */
 	SIM_PAGE = 1024,        /* unit of dirty tracking */
 	SIM_POLL_STEPS = 32,    /* then timers have a look */
 	SIM_STEP_NS = 100,
@@ -24,6 +25,7 @@ enum {
 };
 
 #define SIM_NEVER UINT64_MAX
+#define SIM_LINE_MASK ((UINT64_C(1) << SIM_LINE) - 1)
 
 /* Priorities that are drawn lie above those that who falls behind gets: `lowest`, counting down from here. */
 #define SIM_PRIORITY ((uint64_t)1 << 63)
@@ -55,6 +57,8 @@ struct sim_stray {
 struct sim_lane {
 	struct far_op *op;
 	uint8_t *at;            /* remote memory of the operation */
+	const uint8_t *from;    /* of a READ or WRITE: its words, and where they go */
+	uint8_t *to;
 	uint64_t tag;           /* of its first word in the trace */
 	uint64_t left;          /* words of this piece that are still to do */
 	uint32_t base;          /* its first word */
@@ -111,7 +115,8 @@ struct far_sim {
 	uint64_t draws;                  /* state of the steps' own random source */
 	struct far_sim_policy policy;
 	uint64_t keep_mask;
-	uint64_t now, steps, verbs, hash;
+	/* Not side by side: compilers would change `now` and `steps` by one wide access, which is slower. */
+	uint64_t now, hash, steps, verbs;
 	bool exhausted;
 	unsigned nodes_n;
 	uint64_t region_len;
@@ -130,10 +135,11 @@ struct far_sim {
 
 	struct sim_run **active;
 	uint32_t active_n, active_max;
-	bool odd;                        /* steps are not of single words (policy.line, policy.gap), or looked at */
+	bool watched;                    /* somebody looks at each step: `tell`, an aim, or a fence */
 	void (*tell)(void *arg, const struct far_sim_step *step);
 	void *tell_arg;
-	bool aims;                       /* some client has an aim */
+	bool aims;                       /* some client has an aim, */
+	bool fences;                     /* was fenced somewhere */
 	uint64_t lowest;                 /* priority given so far */
 	uint64_t change_step;            /* the next change of priorities */
 	unsigned changes_left;
@@ -156,11 +162,21 @@ sim_dirty(struct sim_node *n, uint64_t off)
 	n->dirty_list[n->dirty_n++] = (uint32_t)page;
 }
 
-/* Which kind of steps the world takes from now on. */
+/* Makes `l`, whose remote memory is known, the lane of `op`. */
 static inline void
-sim_set_odd(struct far_sim *s)
+sim_lane_of(struct sim_lane *l, struct far_op *op)
 {
-	s->odd = s->policy.line || s->policy.gap || s->tell || s->aims;
+	bool writes = op->code == FAR_OP_WRITE;
+
+	l->op = op;
+	l->from = writes ? op->buf : l->at;
+	l->to = writes ? l->at : op->buf;
+}
+
+static inline void
+sim_set_watched(struct far_sim *s)
+{
+	s->watched = s->tell || s->aims || s->fences;
 }
 
 static inline void

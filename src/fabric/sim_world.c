@@ -224,8 +224,8 @@ sim_start(struct far_sim *s, uint64_t seed)
 	}
 	s->at = UINT32_MAX;
 	s->favour = NULL;
-	s->aims = false;
-	sim_set_odd(s);
+	s->aims = s->fences = false;
+	sim_set_watched(s);
 }
 
 int
@@ -326,7 +326,7 @@ far_sim_set_policy(struct far_sim *s, const struct far_sim_policy *p)
 	if (!s->policy.step_ns)
 		s->policy.step_ns = SIM_STEP_NS;
 	s->keep_mask = p->keep ? (UINT64_C(1) << p->keep) - 1 : 0;
-	sim_set_odd(s);
+	sim_set_watched(s);
 	for (unsigned i = 0; i < s->nodes_n; i++)
 		sim_gap_close(&s->nodes[i]);
 	if (p->changes && !p->calm)
@@ -362,7 +362,7 @@ far_sim_tell(struct far_sim *s, void (*tell)(void *arg, const struct far_sim_ste
 {
 	s->tell = tell;
 	s->tell_arg = arg;
-	sim_set_odd(s);
+	sim_set_watched(s);
 }
 
 const struct far_sim_faults *

@@ -42,6 +42,13 @@ struct far_entry {
 	uint64_t version;
 };
 
+/* Memory of which the pool wants to know whether a table uses it. */
+struct far_index_part {
+	struct far_addr addr;
+	uint64_t hash; /* the first word found there (untrusted) */
+	int reached;   /* the answer: 1 yes, 0 no, or -FAR_E */
+};
+
 struct far_index_ops {
 	const char *name;
 	/* Makes an empty table in memory of `pt` and returns its head: what the root name will point to. Not inside
@@ -81,9 +88,9 @@ struct far_index_ops {
 	int (*refresh)(struct far_index *ix, struct far_task *t);
 	/* Finishes or undoes what dead (fenced) clients left half-done, such as splits. */
 	int (*recover)(struct far_index *ix, struct far_task *t);
-	/* 1: the block or index part at `addr` is reachable from the table, 0: it is not, or -FAR_E. `hash` is the
-	 * first word found at addr (untrusted). `index` tells what kind of chunk it lies in. */
-	int (*reach)(struct far_index *ix, struct far_task *t, struct far_addr addr, uint64_t hash, bool index);
+	/* Finds out which of n blocks, or index parts (`index`), are reachable from the table. Those of one hash, such
+	 * as blocks that were never used, are best asked for together. */
+	void (*reach)(struct far_index *ix, struct far_task *t, struct far_index_part *parts, unsigned n, bool index);
 };
 
 /* The design of that name (NULL: the default) or NULL. */

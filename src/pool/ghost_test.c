@@ -164,7 +164,7 @@ ghost_recover(struct far_index *ix, struct far_task *t)
 }
 
 static int
-ghost_reach(struct far_index *ix, struct far_task *t, struct far_addr addr, uint64_t hash, bool index)
+ghost_reach_one(struct far_index *ix, struct far_task *t, struct far_addr addr, bool index)
 {
 	uint64_t now[GHOST_SLOTS];
 	int err;
@@ -179,6 +179,13 @@ ghost_reach(struct far_index *ix, struct far_task *t, struct far_addr addr, uint
 			return 1;
 	}
 	return 0;
+}
+
+static void
+ghost_reach(struct far_index *ix, struct far_task *t, struct far_index_part *parts, unsigned n, bool index)
+{
+	for (unsigned i = 0; i < n; i++)
+		parts[i].reached = ghost_reach_one(ix, t, parts[i].addr, index);
 }
 
 static const struct far_index_ops ghost_ops = {

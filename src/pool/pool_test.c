@@ -519,10 +519,11 @@ test_alloc_on_a_full_node_takes_over_what_others_left(void)
 	rig_close(&r);
 }
 
-static int
-nothing_reached(struct far_index *ix, struct far_task *t, struct far_addr addr, uint64_t hash, bool index)
+static void
+nothing_reached(struct far_index *ix, struct far_task *t, struct far_index_part *parts, unsigned n, bool index)
 {
-	return index;
+	for (unsigned i = 0; i < n; i++)
+		parts[i].reached = index;
 }
 
 static void

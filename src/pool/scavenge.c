@@ -161,9 +161,10 @@ scavenge_recover(struct pool *p, struct far_task *t, struct pool_table *pt)
 	return err;
 }
 
-/* Notes READs of the first words of blocks that may be in use; returns how many of idx[] were filled. */
+/* Notes READs of the first words of blocks that may be in use; returns how many, and which. */
 static uint32_t
-scavenge_note(struct far_task *t, struct pool_scavenge *s, uint32_t *idx, uint64_t *words)
+scavenge_note(struct far_task *t, struct pool_scavenge *s, struct far_index_part *parts,
+	      uint32_t *idx)
 {
 	struct pool_chunk *c = s->chunk;
 	uint32_t n = 0;
@@ -174,7 +175,8 @@ scavenge_note(struct far_task *t, struct pool_scavenge *s, uint32_t *idx, uint64
 		if (pool_chunk_is_idle(c, i))
 			continue;
 		idx[n] = i;
-		far_read(t, pool_chunk_block(c, i), &words[n], 8);
+		parts[n].addr = pool_chunk_block(c, i);
+		far_read(t, parts[n].addr, &parts[n].hash, sizeof(parts[n].hash));
 		n++;
 	}
 	return n;
@@ -185,26 +187,26 @@ static int
 scavenge_probe(struct pool *p, struct far_task *t, struct pool_scavenge *s)
 {
 	struct pool_table *pt = s->chunk->heap->arena->table;
-	struct far_scratch_mark mark = far_scratch_mark(t), each;
-	uint64_t words[SCAVENGE_BATCH];
+	struct far_index_part parts[SCAVENGE_BATCH];
 	uint32_t idx[SCAVENGE_BATCH], n, start = s->cursor;
 	int err;
 
 	FAR_ASSERT(s->stage == SCAVENGE_PROBE && !pool_is_inside(t));
-	n = scavenge_note(t, s, idx, words);
+	n = scavenge_note(t, s, parts, idx);
 	if ((err = far_wait(t)) != 0 || (err = pool_enter(p, t)) != 0) {
 		s->cursor = start;
 		return err;
 	}
-	each = far_scratch_mark(t);
-	for (uint32_t i = 0; i < n && !pt->gone && pt->ops; i++) {
+	/* We hold the lock of rounds: the table stays attached meanwhile. */
+	if (!pt->gone && pt->ops)
+		pt->ops->reach(pt->index, t, parts, n, s->chunk->heap->kind == POOL_INDEX);
+	else
+		n = 0;
+	for (uint32_t i = 0; i < n; i++) {
 		/* What cannot be decided counts as in use. */
-		if (pt->ops->reach(pt->index, t, pool_chunk_block(s->chunk, idx[i]), words[i],
-				   s->chunk->heap->kind == POOL_INDEX) == 0)
+		if (parts[i].reached == 0)
 			s->lost[idx[i] / 64] |= (uint64_t)1 << idx[i] % 64;
-		far_scratch_reset(t, each);
 	}
-	far_scratch_reset(t, mark);
 	return pool_leave(p, t);
 }
 

@@ -352,7 +352,7 @@ scavenge_recover(struct far_index *ix, struct far_task *t)
 
 /* As if client 2 unlinked block 3 right before the lookup, and had not told it yet. */
 static int
-scavenge_reach(struct far_index *ix, struct far_task *t, struct far_addr addr, uint64_t hash, bool index)
+scavenge_reach_one(struct far_addr addr, uint64_t hash, bool index)
 {
 	CHECK(scavenge_recovered > 0);
 	if (index)
@@ -369,6 +369,13 @@ scavenge_reach(struct far_index *ix, struct far_task *t, struct far_addr addr, u
 		return scavenge_linked[i];
 	}
 	return 0;
+}
+
+static void
+scavenge_reach(struct far_index *ix, struct far_task *t, struct far_index_part *parts, unsigned n, bool index)
+{
+	for (unsigned i = 0; i < n; i++)
+		parts[i].reached = scavenge_reach_one(parts[i].addr, parts[i].hash, index);
 }
 
 static const struct far_index_ops scavenge_ops = {

@@ -71,6 +71,7 @@ table_call(struct table *s, struct image_client *c, struct far_task *t, unsigned
 	unsigned number = fuzz_byte(s->in) % (2 * IMAGE_KEYS);
 	struct far_value value = { .version = 0 };
 	struct far_table_stat stat;
+	struct far_index_part part;
 	uint64_t version = 0, at;
 	char buf[16];
 	struct far_bytes key = image_key(number, buf);
@@ -100,7 +101,9 @@ table_call(struct table *s, struct image_client *c, struct far_task *t, unsigned
 		return race_recover(c->ix, t);
 	default:
 		at = (1 + (number >> 1)) * (uint64_t)POOL_PAGE + fuzz_word(s->in, 2) * POOL_UNIT;
-		return race_reach(c->ix, t, far_addr_make(number & 1, at), fuzz_word(s->in, 8), number & 2);
+		part = (struct far_index_part){ .addr = far_addr_make(number & 1, at), .hash = fuzz_word(s->in, 8) };
+		race_reach(c->ix, t, &part, 1, number & 2);
+		return part.reached;
 	}
 }
 

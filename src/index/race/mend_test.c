@@ -133,6 +133,15 @@ test_race_split_that_fails_gives_its_memory_back(void)
 	mend_run(body_node_down, 2, 1);
 }
 
+static int
+mend_reach(struct mend *m, struct far_task *t, struct far_addr addr, uint64_t hash, bool index)
+{
+	struct far_index_part part = { .addr = addr, .hash = hash };
+
+	race_reach(m->ix, t, &part, 1, index);
+	return part.reached;
+}
+
 /* A scavenger meets a dead client's tentative slot while a live one freezes the subtable. */
 static void
 body_frozen_tentative(struct mend *m, struct far_task *t)
@@ -149,7 +158,7 @@ body_frozen_tentative(struct mend *m, struct far_task *t)
 	far_cas(t, v.subtable, 0, RACE_FATE(RACE_FATE_CLAIMED, pool_serial(m->pool)), &old);
 	far_faa(t, slot, RACE_FROZEN, &old);
 	CHECK_EQ(far_wait(t), 0);
-	CHECK_EQ(race_reach(m->ix, t, block, hash, false), 0);
+	CHECK_EQ(mend_reach(m, t, block, hash, false), 0);
 	far_read(t, slot, &now, sizeof(now));
 	CHECK_EQ(far_wait(t), 0);
 	CHECK_EQ(now, word | RACE_FROZEN);
@@ -160,6 +169,39 @@ static void
 test_race_reach_of_a_frozen_tentative_slot_leaves_it_frozen(void)
 {
 	mend_run(body_frozen_tentative, 1, 1);
+}
+
+/* Most of a dead client's chunk was never used: one look tells that of all these blocks, and which one of them is. */
+static void
+body_reach_row(struct mend *m, struct far_task *t)
+{
+	struct far_count count = { 0 }, *before;
+	struct far_index_part row[40];
+	struct far_addr slot;
+	struct race_view v;
+	uint64_t old;
+
+	CHECK_EQ(pool_enter(m->pool, t), 0);
+	for (unsigned i = 0; i < FAR_LEN(row); i++) {
+		row[i] = (struct far_index_part){ .hash = 0 };
+		REQUIRE(pool_alloc(m->pt, t, 0, POOL_BLOCKS, 0, &row[i].addr) == 0);
+	}
+	REQUIRE(race_lookup(m->r, t, 0, &v) == 0 && race_view_empty(&v, &slot));
+	far_cas(t, slot, 0, race_slot(v.fp, 0, row[7].addr), &old);
+	CHECK_EQ(far_wait(t), 0);
+	before = far_account(t, &count);
+	race_reach(m->ix, t, row, FAR_LEN(row), false);
+	far_account(t, before);
+	CHECK_EQ(count.round_trips, 1);
+	for (unsigned i = 0; i < FAR_LEN(row); i++)
+		CHECK_EQ(row[i].reached, i == 7);
+	CHECK_EQ(pool_leave(m->pool, t), 0);
+}
+
+static void
+test_race_reach_of_a_row_of_one_hash_looks_once(void)
+{
+	mend_run(body_reach_row, 1, 1);
 }
 
 enum { MEND_PARTS = 64 };
@@ -196,7 +238,7 @@ body_generations(struct mend *m, struct far_task *t)
 	CHECK_EQ(far_wait(t), 0);
 	CHECK_EQ(race_recover(m->ix, t), 0);
 	for (unsigned i = 0; i < n; i++)
-		CHECK_EQ(race_reach(m->ix, t, part[i], 0, true), 1);
+		CHECK_EQ(mend_reach(m, t, part[i], 0, true), 1);
 	CHECK_EQ(pool_leave(m->pool, t), 0);
 	mend_check(m, t, 100);
 }
@@ -390,8 +432,8 @@ body_reach_all(struct mend *m, struct far_task *t)
 	CHECK(n > 12);
 	before = far_account(t, &count);
 	for (unsigned i = 0; i < n; i++) {
-		CHECK_EQ(race_reach(m->ix, t, part[i], 0, true), 1);
-		CHECK_EQ(race_reach(m->ix, t, far_addr_add(part[i], POOL_UNIT), 0, true), 0);
+		CHECK_EQ(mend_reach(m, t, part[i], 0, true), 1);
+		CHECK_EQ(mend_reach(m, t, far_addr_add(part[i], POOL_UNIT), 0, true), 0);
 	}
 	far_account(t, before);
 	/* The root, the directory, and the version. */
@@ -464,7 +506,7 @@ body_version_not_grown(struct mend *m, struct far_task *t)
 	far_write(t, version, &before, 8);
 	CHECK_EQ(far_wait(t), 0);
 	REQUIRE(pool_enter(m->pool, t) == 0);
-	CHECK_EQ(race_reach(m->ix, t, parent, 0, true), 0);
+	CHECK_EQ(mend_reach(m, t, parent, 0, true), 0);
 	CHECK_EQ(race_index_refresh(other, t), 0);
 	CHECK(!mend_names(race_of(other), parent));
 	CHECK_EQ(pool_leave(m->pool, t), 0);
@@ -526,6 +568,7 @@ TEST_MAIN(TEST(test_race_reach_of_a_frozen_tentative_slot_leaves_it_frozen),
 	  TEST(test_race_split_that_fails_gives_its_memory_back),
 	  TEST(test_race_forgotten_claim_is_taken_over_by_one_of_many_fibers),
 	  TEST(test_race_reach_of_all_parts_reads_the_directory_once),
+	  TEST(test_race_reach_of_a_row_of_one_hash_looks_once),
 	  TEST(test_race_forgotten_lock_is_taken_by_one_of_many_fibers),
 	  TEST(test_race_fibers_at_one_full_subtable_split_it_once),
 	  TEST(test_race_circle_of_fates_ends_in_an_error),

@@ -250,7 +250,7 @@ int race_stat(struct far_index *ix, struct far_task *t, struct far_table_stat *o
 int race_check(struct far_index *ix, struct far_task *t, far_report_fn *report, void *arg);
 int race_index_refresh(struct far_index *ix, struct far_task *t);
 int race_recover(struct far_index *ix, struct far_task *t);
-int race_reach(struct far_index *ix, struct far_task *t, struct far_addr addr, uint64_t hash, bool index);
+void race_reach(struct far_index *ix, struct far_task *t, struct far_index_part *parts, unsigned n, bool index);
 
 static inline struct race *
 race_of(struct far_index *ix)

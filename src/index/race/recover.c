@@ -184,40 +184,63 @@ race_reach_tentative(struct far_task *t, const struct race_match *m)
 	return old != m->word && (old & RACE_ADDR_MASK) == (m->word & RACE_ADDR_MASK);
 }
 
-int
-race_reach(struct far_index *ix, struct far_task *t, struct far_addr addr, uint64_t hash,
-	   bool index)
+/* Looks up where blocks of `hash` are named, and no undecided split hides it. */
+static int
+race_reach_look(struct race *r, struct far_task *t, uint64_t hash, struct race_view *v)
 {
-	struct race *r = race_of(ix);
 	struct backoff b = { 0 };
-	struct race_matches m;
-	struct race_view v;
 	uint64_t fate;
 	int err;
 
-	FAR_ASSERT(pool_is_inside(t));
-	if (index)
-		return race_reach_index(r, t, addr);
 	for (;;) {
-		if ((err = race_lookup(r, t, hash, &v)) != 0)
+		if ((err = race_lookup(r, t, hash, v)) != 0 || !race_view_frozen(v))
 			return err;
-		if (!race_view_frozen(&v))
-			break;
-		far_read(t, v.subtable, &fate, sizeof(fate));
-		if ((err = far_wait(t)) != 0)
+		far_read(t, v->subtable, &fate, sizeof(fate));
+		if ((err = far_wait(t)) != 0 || RACE_FATE_KIND(fate) < RACE_FATE_DECIDED)
 			return err;
-		if (RACE_FATE_KIND(fate) < RACE_FATE_DECIDED)
-			break;
-		if ((err = race_follow(r, t, &v)) != 0 || (err = backoff_wait(t, &b)) != 0)
+		if ((err = race_follow(r, t, v)) != 0 || (err = backoff_wait(t, &b)) != 0)
 			return err;
 	}
-	race_view_match(&v, true, &m);
-	for (unsigned i = 0; i < m.n; i++) {
-		if ((m.at[i].word & RACE_ADDR_MASK) != race_pack(addr))
+}
+
+/* Is the block at `addr` named in what was found for its hash? */
+static int
+race_reach_block(struct far_task *t, const struct race_matches *m, struct far_addr addr)
+{
+	for (unsigned i = 0; i < m->n; i++) {
+		if ((m->at[i].word & RACE_ADDR_MASK) != race_pack(addr))
 			continue;
-		if (!(m.at[i].word & RACE_TENTATIVE))
+		if (!(m->at[i].word & RACE_TENTATIVE))
 			return 1;
-		return race_reach_tentative(t, &m.at[i]);
+		return race_reach_tentative(t, &m->at[i]);
 	}
 	return 0;
+}
+
+void
+race_reach(struct far_index *ix, struct far_task *t, struct far_index_part *parts, unsigned n,
+	   bool index)
+{
+	struct far_scratch_mark mark = far_scratch_mark(t);
+	struct race *r = race_of(ix);
+	struct race_matches m;
+	struct race_view v;
+	int err = 0;
+
+	FAR_ASSERT(pool_is_inside(t));
+	for (unsigned i = 0; i < n; i++) {
+		struct far_index_part *part = &parts[i];
+
+		if (index) {
+			part->reached = race_reach_index(r, t, part->addr);
+			continue;
+		}
+		/* One look is good for a row of one hash: who links a block is dead, and who unlinks one tells. */
+		if (i == 0 || part->hash != parts[i - 1].hash) {
+			if ((err = race_reach_look(r, t, part->hash, &v)) == 0)
+				race_view_match(&v, true, &m);
+			far_scratch_reset(t, mark);
+		}
+		part->reached = err ? err : race_reach_block(t, &m, part->addr);
+	}
 }

@@ -321,15 +321,13 @@ fabric_progress(struct far_fabric *f)
 	struct far_chain *c;
 	int n = 0;
 
-	if (f->in_flight > 0) {
-		for (;; n++) {
-			fabric_lock(f);
-			c = f->ops->poll(f);
-			fabric_unlock(f);
-			if (!c)
-				break;
-			fabric_finish(f, c);
-		}
+	for (; f->in_flight > 0; n++) {
+		fabric_lock(f);
+		c = f->ops->poll(f);
+		fabric_unlock(f);
+		if (!c)
+			break;
+		fabric_finish(f, c);
 	}
 	if (f->queue)
 		fabric_submit_queued(f);

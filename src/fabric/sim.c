@@ -10,8 +10,8 @@
  *	conn.held  runs that stand still (sim_fate.c)
  *	conn.done  finished chains that the fabric core has not fetched yet
  *
- * The world has a poller of its own, ahead of those of its connections. It steps until a chain is done; then the core
- * fetches it from the connection concerned, and the client computes before the next step.
+ * The world has the only poller. It steps until a chain is done; then the core fetches it from the connection
+ * concerned, and the client computes before the next step.
  */
 #include <string.h>
 #include <xxhash.h>
@@ -525,6 +525,17 @@ sim_step(struct far_sim *s)
 }
 
 int
+sim_collect(struct far_sim *s)
+{
+	if (!s->done_n)
+		return 0;
+	for (struct sim_conn *k = s->conns; k && s->done_n; k = k->next)
+		if (k->done)
+			k->base.poller.poll(&k->base.poller, false);
+	return 1;
+}
+
+int
 sim_poll_all(struct far_poller *p, bool idle)
 {
 	struct far_sim *s = FAR_CONTAINER(p, struct far_sim, poller);
@@ -539,25 +550,10 @@ sim_poll_all(struct far_poller *p, bool idle)
 	if (s->policy.steps_max && s->steps > s->policy.steps_max && !s->exhausted)
 		sim_exhaust(s);
 	/* Steps alone are nothing to keep the loop from its timers. */
-	return s->done_n > 0;
+	return sim_collect(s);
 }
 
-/* The core has nothing to do for a connection while no chain of it is done; it would look all the same. */
-static int
-sim_conn_poll(struct far_poller *p, bool idle)
-{
-	struct sim_conn *k = FAR_CONTAINER(p, struct sim_conn, base.poller);
-
-	return k->done || k->base.queue ? k->poll(p, idle) : 0;
-}
-
-/* The world speaks for its connections: what a paused one has in flight does not keep time from jumping. */
-static bool
-sim_conn_busy(struct far_poller *p)
-{
-	return false;
-}
-
+/* Of all connections: what a paused one has in flight does not keep time from jumping. */
 bool
 sim_busy(struct far_poller *p)
 {
@@ -740,15 +736,8 @@ sim_close(struct far_fabric *f)
 	free(k);
 }
 
+/* The world polls those connections that have something, and there may be a thousand. */
 static const struct far_fabric_ops sim_ops = {
-	.name = "sim",
-	.close = sim_close,
-	.post = sim_post,
-	.poll = sim_poll,
-};
-
-/* In performance mode there may be a thousand connections: the world polls the one that has something. */
-static const struct far_fabric_ops sim_nic_ops = {
 	.name = "sim",
 	.quiet = true,
 	.close = sim_close,
@@ -785,12 +774,9 @@ far_sim_connect(struct far_sim *s, struct far_loop *l, const struct far_fabric_o
 		k->base.region_len[i] = s->region_len;
 		k->life[i] = s->nodes[i].life;
 	}
-	far_fabric_init(&k->base, s->nic ? &sim_nic_ops : &sim_ops, l, opts);
+	far_fabric_init(&k->base, &sim_ops, l, opts);
 	if (s->nic)
 		k->base.credits = sim_nic_credits(s, opts ? opts->credits : 0);
-	k->poll = k->base.poller.poll;
-	k->base.poller.poll = sim_conn_poll;
-	k->base.poller.busy = sim_conn_busy;
 	for (link = &s->conns; *link; link = &(*link)->next)
 		continue;
 	*link = k;

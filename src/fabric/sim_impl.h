@@ -105,7 +105,6 @@ struct sim_conn {
 	const struct far_op *aim;        /* that verb, while it is under way */
 	uint32_t aim_left;               /* words of it still to do before the fate strikes */
 	struct far_chain *done, **done_tail;
-	int (*poll)(struct far_poller *p, bool idle); /* the core's */
 	struct sim_thread *thread;       /* performance mode */
 	struct sim_conn *next;
 };
@@ -205,6 +204,9 @@ int sim_apply(struct far_sim *s, struct sim_run *r, struct far_op *op);
 
 /* The node's atomic in the gap stores. */
 void sim_gap_close(struct sim_node *n);
+
+/* Has the core fetch all chains that are done; 0: there was none. */
+int sim_collect(struct far_sim *s);
 
 /* The world's poller. */
 int sim_poll_all(struct far_poller *p, bool idle);

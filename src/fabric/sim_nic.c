@@ -511,23 +511,13 @@ sim_nic_advance(struct far_sim *s, uint64_t at)
 	s->now = far_max(s->now, s->nic->now / NIC_PS);
 }
 
-/* Chains that ended where they were posted. */
-static int
-sim_nic_collect(struct far_sim *s)
-{
-	for (struct sim_conn *k = s->conns; k && s->done_n; k = k->next)
-		if (k->done)
-			k->base.poller.poll(&k->base.poller, false);
-	return 1;
-}
-
 int
 sim_nic_poll(struct far_sim *s, bool idle)
 {
 	struct sim_nic *n = s->nic;
 
 	if (s->done_n)
-		return sim_nic_collect(s);
+		return sim_collect(s);
 	if (!idle && ++n->patience < SIM_PATIENCE)
 		return 0;
 	n->patience = 0;

@@ -76,7 +76,8 @@ shm_execute_op(struct words *w, const struct far_op *op)
 static void
 shm_execute(struct shm *s, struct far_chain *c)
 {
-	struct shm_link *k = &s->links[c->node];
+	const struct shm_link *k = &s->links[c->node];
+	struct words w = k->words; /* the compiler knows that nobody else changes it */
 	const struct far_op *op = c->first;
 	int err = 0;
 
@@ -85,8 +86,8 @@ shm_execute(struct shm *s, struct far_chain *c)
 		return;
 	}
 	for (uint32_t i = 0; i < c->cut && err == 0; i++, op = op->next)
-		err = shm_execute_op(&k->words, op);
-	words_settle(&k->words);
+		err = shm_execute_op(&w, op);
+	words_settle(&w);
 	if (err != 0)
 		c->status = err;
 }

@@ -14,6 +14,7 @@
 #include "fabric/count.h"
 #include "fabric/shared_queue.h"
 #include "fabric/shm.h"
+#include "fabric/tcp.h"
 #include "fiber/task.h"
 
 enum {
@@ -25,6 +26,7 @@ enum {
 /* The backends that a URI can name. */
 static const struct far_fabric_ops *const fabric_backends[] = {
 	&shm_fabric_ops,
+	&tcp_fabric_ops,
 };
 
 /* What one task noted and waits for. */

@@ -27,13 +27,15 @@
 #include "fabric/shm_map.h"
 #include "fabric/shm_process.h"
 #include "fabric/shm_region.h"
+#include "fabric/tcp_agent.h"
 #include "pool/node.h"
 
 struct shm_node {
 	struct event_loop loop;
 	struct shm_region region;
 	struct endpoint *endpoint;
-	struct shm_listener *listener;
+	struct shm_listener *listener; /* NULL: nobody maps the region */
+	struct tcp_agent *agent;       /* NULL: no client is elsewhere */
 	int signal, parent;
 	struct shm_file file; /* what others do to the region's */
 	bool lost;            /* its name is gone, or leads elsewhere */
@@ -123,7 +125,8 @@ static int
 shm_node_take(struct shm_node *n, const struct shm_node_opts *opts, struct shm_why *why)
 {
 	struct node_env env = { .random = endpoint_random };
-	const char *name = opts->file ? opts->file : opts->path;
+	const char *name = opts->file ? opts->file : opts->path ? opts->path
+								: opts->listen;
 	struct shm_take take = { .n = n, .log = opts->log, .why = why };
 	struct endpoint_opts eo = { .left = shm_left_end,
 				    .left_arg = &take,
@@ -231,7 +234,27 @@ shm_node_listen(struct shm_node *n, const struct shm_node_opts *opts, struct shm
 {
 	struct shm_listener_opts lo = { &n->loop, n->endpoint, &n->region, opts->path, opts->log };
 
-	return shm_listener_open(&lo, &n->listener, why);
+	struct tcp_agent_opts to = {
+		.loop = &n->loop,
+		.endpoint = n->endpoint,
+		.base = n->region.base,
+		.len = n->region.len,
+		.uri = opts->listen,
+		.spin_us = opts->spin_us,
+		.weakness = opts->weakness,
+		.log = opts->log,
+	};
+	int err = opts->path ? shm_listener_open(&lo, &n->listener, why) : 0;
+
+	if (!err && opts->listen)
+		err = tcp_agent_open(&to, &n->agent, why);
+	return err;
+}
+
+const char *
+shm_node_uri(const struct shm_node *n)
+{
+	return n->agent ? tcp_agent_uri(n->agent) : NULL;
 }
 
 /* The socket comes last: whoever connects is served at once. */
@@ -259,7 +282,8 @@ shm_node_open(const struct shm_node_opts *opts, struct shm_node **out, struct sh
 
 	if (opts->size > UINT64_C(1) << 46)
 		return shm_why(why, -FAR_EINVAL, "a region has at most 64 TiB");
-	if ((err = shm_listener_check(opts->path, why)) != 0)
+	if ((opts->path && (err = shm_listener_check(opts->path, why)) != 0) ||
+	    (opts->listen && (err = tcp_agent_check(opts->listen, why)) != 0))
 		return err;
 	if ((n = calloc(1, sizeof(*n))) == NULL)
 		return shm_why(why, -FAR_ENOMEM, "out of memory");
@@ -288,6 +312,7 @@ shm_node_close(struct shm_node *n)
 {
 	if (n == NULL)
 		return;
+	tcp_agent_close(n->agent);
 	shm_listener_close(n->listener);
 	endpoint_close(n->endpoint);
 	shm_region_close(&n->region);
@@ -305,8 +330,9 @@ int
 shm_node_serve(struct shm_node *n, struct shm_why *why)
 {
 	while (!n->loop.ended) {
-		if (event_turn(&n->loop, -1) < 0)
+		if (event_turn(&n->loop, tcp_agent_wait(n->agent)) < 0)
 			return shm_why(why, -FAR_EIO, "epoll: %s", strerror(errno));
+		tcp_agent_turn(n->agent);
 	}
 	return n->loop.result
 		       ? shm_why(why, n->loop.result,

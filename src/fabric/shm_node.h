@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shm_node.h -- a memory node on this machine: one region in shared memory and its control endpoint.
+ * shm_node.h -- a memory node: one region in shared memory and its control endpoint, for clients on this machine, on
+ * others, or both.
  *
- * Clients map the region, so nothing but the end of their process takes it from them. The node therefore holds a
- * pidfd of each client from its connect on: FENCE kills the process and is answered when it has ended.
+ * Clients on this machine map the region, so nothing but the end of their process takes it from them. The node
+ * therefore holds a pidfd of each from its connect on: FENCE kills the process and is answered when it has ended. For
+ * clients on other machines an agent does what they ask (tcp_agent.h): FENCE ends the connection.
  */
 #ifndef FAR_FABRIC_SHM_NODE_H
 #define FAR_FABRIC_SHM_NODE_H
@@ -20,12 +22,19 @@ struct shm_why {
 	char text[512];
 };
 
+enum { SHM_URI_MAX = 320 };
+
 struct shm_node_opts {
-	const char *path; /* of the socket, without "shm:" */
+	const char *path; /* of the socket, without "shm:"; NULL: clients come by `listen` only */
 	const char *file; /* keeps the region, over restarts too; NULL: in memory, gone with the node */
 	uint64_t size;    /* bytes, rounded up to 4 KiB (from 4 MiB on to 2 MiB); 0: as the existing file has */
 	bool child;       /* ends with the parent process, and not by SIGINT */
-	FILE *log;        /* gets a line for each process that is killed; outlives the node; NULL: nobody is told */
+	FILE *log;        /* gets a line for each client that is killed or cut off; outlives the node; NULL: nobody is
+	                   * told */
+	const char *listen;    /* tcp://HOST:PORT[?key=FILE] for clients on other machines; NULL: nobody */
+	unsigned spin_us;      /* `listen`: microseconds of polling after the last request, before it sleeps */
+	char *listens;         /* SHM_URI_MAX bytes for shm_node_fork(): receive shm_node_uri() of the child; or NULL */
+	uint64_t weakness;     /* `listen`, for tests: 0, or a seed for being as weakly ordered as hardware may be */
 };
 
 /*
@@ -46,6 +55,9 @@ int shm_node_serve(struct shm_node *n, struct shm_why *why);
  * NULL is fine. */
 void shm_node_close(struct shm_node *n);
 
+/* Where it listens for clients on other machines, with the port that it got, or NULL. Valid until shm_node_close(). */
+const char *shm_node_uri(const struct shm_node *n);
+
 /* Length of the region in bytes, rounded as above. */
 uint64_t shm_node_size(const struct shm_node *n);
 
@@ -56,6 +68,7 @@ int shm_node_fork(const struct shm_node_opts *opts, const char *dir, pid_t *pid,
 /* A node as a child process, for tests and for programs that bring their own pool. */
 struct shm_child {
 	pid_t pid;
+	char tcp_uri[32]; /* where it listens besides, with shm_node_spawn_tcp() */
 	char dir[64]; /* private directory of the socket */
 	char uri[96]; /* "shm:" and the socket's path */
 };
@@ -63,6 +76,9 @@ struct shm_child {
 /* Forks a node with a fresh region of `size` bytes; returns when it serves. It ends when the calling process does.
  * 0, or -FAR_E as shm_node_open() and `why`; then *out needs no shm_node_stop(). */
 int shm_node_spawn(uint64_t size, struct shm_child *out, struct shm_why *why);
+
+/* The same, and it listens at a free port of 127.0.0.1 besides. `weakness` as in struct shm_node_opts. */
+int shm_node_spawn_tcp(uint64_t size, uint64_t weakness, struct shm_child *out, struct shm_why *why);
 
 /* Ends it, waits for that, removes its directory. Does nothing when pid is 0. */
 void shm_node_stop(struct shm_child *c);

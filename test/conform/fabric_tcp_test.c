@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "conform/fabric_tcp.h"
+
+int
+main(int argc, char **argv)
+{
+	struct conform_backend b = conform_tcp(0);
+
+	return fabric_conform(&b, argc, argv);
+}

@@ -19,11 +19,6 @@ struct rig {
 	uint64_t seen[CLIENTS][WORDS];
 };
 
-struct client {
-	struct rig *rig;
-	unsigned id;
-};
-
 static struct far_addr
 at(unsigned node, uint64_t off)
 {
@@ -57,13 +52,7 @@ rig_close(struct rig *r)
 static void
 rig_run(struct rig *r, unsigned clients, void (*fn)(struct far_task *t, void *arg))
 {
-	struct client c[CLIENTS];
-
-	for (unsigned i = 0; i < clients; i++) {
-		c[i] = (struct client){ r, i };
-		REQUIRE(far_loop_spawn(r->loop, r->fabric[i], fn, &c[i], 0) == 0);
-	}
-	far_loop_run(r->loop);
+	sim_rig_run(r, r->loop, r->fabric, clients, fn);
 }
 
 /* Granules ------------------------------------------------------------------------------------------------ */
@@ -72,7 +61,7 @@ rig_run(struct rig *r, unsigned clients, void (*fn)(struct far_task *t, void *ar
 static void
 tear(struct far_task *t, void *arg)
 {
-	struct client *c = arg;
+	struct sim_client *c = arg;
 	uint64_t buf[WORDS];
 
 	for (uint64_t k = 1; k <= 4; k++) {
@@ -109,7 +98,7 @@ test_sim_line_tears_between_lines_only(void)
 static void
 collide(struct far_task *t, void *arg)
 {
-	struct client *c = arg;
+	struct sim_client *c = arg;
 	uint64_t v = 100, old;
 
 	if (c->id == 0)
@@ -157,7 +146,7 @@ test_sim_gap_loses_writes_but_no_atomics(void)
 static void
 flag(struct far_task *t, void *arg)
 {
-	struct client *c = arg;
+	struct sim_client *c = arg;
 	uint64_t one = 1, set = 0, data = 0;
 
 	if (c->id == 0) {
@@ -194,7 +183,7 @@ test_sim_relaxed_writes_pass_writes(void)
 static void
 spin(struct far_task *t, void *arg)
 {
-	struct client *c = arg;
+	struct sim_client *c = arg;
 	uint64_t v = 0, buf[WORDS];
 
 	if (c->id == 0) {
@@ -240,7 +229,7 @@ test_sim_priorities_let_one_go_first_and_nobody_starve(void)
 static void
 stroll(struct far_task *t, void *arg)
 {
-	struct client *c = arg;
+	struct sim_client *c = arg;
 	uint64_t v, start = far_now(t), most = 0;
 
 	for (int i = 0; i < 50; i++) {
@@ -269,7 +258,7 @@ test_sim_late_completions_come(void)
 static void
 test_sim_parked_chain_leaves_the_clients_others_alone(void)
 {
-	struct client c = { .id = 0 };
+	struct sim_client c = { .id = 0 };
 	struct rig r;
 
 	rig_open(&r, 3, true, &(struct far_sim_policy){ .keep = 0 });
@@ -308,7 +297,7 @@ test_sim_plans_strike_at_their_time(void)
 static void
 broken(struct far_task *t, void *arg)
 {
-	struct client *c = arg;
+	struct sim_client *c = arg;
 	uint64_t buf[WORDS], v;
 
 	memset(buf, 0xff, sizeof(buf));
@@ -410,7 +399,7 @@ test_sim_fate_strikes_at_the_verb_aimed_at(void)
 static void
 atomic(struct far_task *t, void *arg)
 {
-	struct client *c = arg;
+	struct sim_client *c = arg;
 	uint64_t old;
 
 	for (unsigned i = 0; i < 3; i++) {
@@ -456,7 +445,7 @@ ask(struct far_task *t, uint32_t code, uint64_t serial, struct control_reply *re
 static void
 fence(struct far_task *t, void *arg)
 {
-	struct client *c = arg;
+	struct sim_client *c = arg;
 	struct control_reply reply;
 	uint64_t buf[WORDS], v;
 
@@ -517,7 +506,7 @@ test_sim_nothing_of_a_fenced_client_lands(void)
 static void
 outage(struct far_task *t, void *arg)
 {
-	struct client *c = arg;
+	struct sim_client *c = arg;
 	struct far_fabric *again;
 	uint64_t v = 7;
 
@@ -557,7 +546,7 @@ test_sim_node_fails_and_comes_back_as_planned(void)
 static void
 grants(struct far_task *t, void *arg)
 {
-	struct client *c = arg;
+	struct sim_client *c = arg;
 	struct control_reply reply;
 
 	CHECK_EQ(ask(t, CONTROL_FORM, 0, &reply), 0);

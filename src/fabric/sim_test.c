@@ -21,11 +21,6 @@ struct rig {
 	bool fence;
 };
 
-struct client {
-	struct rig *rig;
-	unsigned id;
-};
-
 static struct far_addr
 at(unsigned node, uint64_t off)
 {
@@ -74,13 +69,7 @@ rig_close(struct rig *r)
 static void
 rig_run(struct rig *r, void (*fn)(struct far_task *t, void *arg), unsigned clients)
 {
-	struct client c[CLIENTS];
-
-	for (unsigned i = 0; i < clients; i++) {
-		c[i] = (struct client){ r, i };
-		REQUIRE(far_loop_spawn(r->loop, r->fabric[i], fn, &c[i], 0) == 0);
-	}
-	far_loop_run(r->loop);
+	sim_rig_run(r, r->loop, r->fabric, clients, fn);
 }
 
 /* Tearing ------------------------------------------------------------------------------------------------- */
@@ -88,7 +77,7 @@ rig_run(struct rig *r, void (*fn)(struct far_task *t, void *arg), unsigned clien
 static void
 tear(struct far_task *t, void *arg)
 {
-	struct client *c = arg;
+	struct sim_client *c = arg;
 	uint64_t buf[WORDS];
 
 	for (uint64_t k = 1; k <= 4; k++) {
@@ -197,7 +186,7 @@ test_sim_counter_by_atomics_is_exact_by_writes_loses(void)
 static void
 order(struct far_task *t, void *arg)
 {
-	struct client *c = arg;
+	struct sim_client *c = arg;
 	struct far_addr own = at(0, 8 + 8 * c->id);
 	uint64_t one = 1, two = 2, got, old, before[WORDS], after[WORDS] = { 0 };
 
@@ -287,7 +276,7 @@ test_sim_same_seed_same_hash_on_old_and_new_world(void)
 static void
 fate(struct far_task *t, void *arg)
 {
-	struct client *c = arg;
+	struct sim_client *c = arg;
 	uint64_t buf[WORDS];
 
 	memset(buf, 0xff, sizeof(buf));
@@ -319,7 +308,7 @@ test_sim_killed_client_stops_between_two_words(void)
 static void
 pausing(struct far_task *t, void *arg)
 {
-	struct client *c = arg;
+	struct sim_client *c = arg;
 	uint64_t v = c->id;
 
 	for (int i = 0; i < 20; i++) {
@@ -361,7 +350,7 @@ static void
 outage(struct far_task *t, void *arg)
 {
 	static uint64_t many[2048];
-	struct client *c = arg;
+	struct sim_client *c = arg;
 
 	if (c->id == 1) {
 		far_sleep(t, 10000);
@@ -418,7 +407,7 @@ ask(struct far_task *t, uint32_t code, uint64_t serial, struct control_reply *re
 static void
 fencing(struct far_task *t, void *arg)
 {
-	struct client *c = arg;
+	struct sim_client *c = arg;
 	struct control_reply reply;
 	uint64_t v = 1;
 

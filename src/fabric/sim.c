@@ -111,6 +111,7 @@ sim_end(struct far_sim *s, struct sim_run *r, int status)
 	if (r->stray) {
 		s->faults.landed += status == 0;
 		s->faults.discarded += status != 0;
+		s->faults.repeats += status == 0 ? r->stray->repeats : 0;
 		free(r->stray);
 		r->stray = NULL;
 	} else {

@@ -19,8 +19,8 @@
  *
  * What else a network may do to a protocol happens only when it is asked for: whole lines or single words
  * (far_sim_policy.line), atomics that plain WRITEs cut into (.gap), late completions (.late), chains that stand still
- * (FAR_SIM_PARK), connections that break and leave work behind that lands much later (FAR_SIM_BREAK), clients that
- * stand still or die, nodes that fail and come back. Each is counted in far_sim_faults.
+ * (FAR_SIM_PARK), connections that break and leave work behind that lands much later (FAR_SIM_BREAK), or lands twice
+ * (.repeat), clients that stand still or die, nodes that fail and come back. Each is counted in far_sim_faults.
  *
  * All that is for finding bugs. far_sim_time() makes the world predict performance instead: chains take the time that a
  * model of network cards gives them (nic.h), and operations take effect whole.
@@ -53,6 +53,8 @@ struct far_sim_policy {
 	                      * that FAR_CAP_ATOMIC_GLOBAL does not hold */
 	unsigned late;       /* one completion in so many comes late, 0 = none, */
 	uint64_t late_ns;    /* by that much at most */
+	unsigned repeat;     /* of one in so many chains that a broken connection or a dead client leaves behind,
+	                      * 0 = none, the node does once more, later, the WRITEs that it has done */
 	bool calm;           /* chains take effect whole when they are posted: fast set-up */
 	uint64_t step_ns;    /* virtual time per step, 0 = 100 */
 	uint64_t zoo;        /* mistakes to make (base/zoo.h), of nodes from the next reset on */
@@ -88,6 +90,7 @@ struct far_sim_faults {
 	uint64_t strays;     /* chains that a broken connection or a dead client left behind, */
 	uint64_t landed;     /* of these: took effect after their client knew nothing of them any more, */
 	uint64_t discarded;  /* or were stopped by a fence or with their node */
+	uint64_t repeats;    /* WRITEs that took effect a second time */
 	uint64_t fenced;     /* connections that a node was told to stop */
 	uint64_t zombies;    /* of these: their client lived, and was refused afterwards */
 	uint64_t unfenced;   /* words that a client changed at a node after its FENCE was acknowledged: never */

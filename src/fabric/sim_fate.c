@@ -7,6 +7,11 @@
  * died: it has a copy of the operations and of what they write, and lands when its time has come, unless the session
  * was fenced at the node, or the node failed, before.
  *
+ * A repeat (far_sim_policy.repeat) is a stray of WRITEs that the node has done: a copy of their packets that the
+ * network held back. A reliable connection tells such copies from new requests by their numbers, but only as long as
+ * it lives; atomics are safe beyond that, since a node answers them again from what it has noted and never does them
+ * twice. READs change nothing, and nobody waits for what they bring.
+ *
  * A client that stands still does not learn anything either: what ends meanwhile is told when it goes on.
  */
 #include <string.h>
@@ -179,6 +184,7 @@ sim_stray_new(const struct sim_run *r)
 	y = malloc(len);
 	if (!y)
 		return NULL;
+	y->repeats = 0;
 	y->chain = *c;
 	buf = (uint8_t *)&y->ops[c->n];
 	for (i = 0, op = c->first; i < c->n; i++, op = op->next) {
@@ -232,6 +238,54 @@ sim_stray(struct far_sim *s, const struct sim_run *r, uint64_t until)
 	return true;
 }
 
+/* Has `r` done something of this WRITE? */
+static bool
+sim_has_begun(const struct sim_run *r, const struct far_op *op)
+{
+	if (op->code != FAR_OP_WRITE || !r->began)
+		return false;
+	for (const struct far_op *at = r->next_op; r->ops_left && at; at = at->next) {
+		if (at == op)
+			return false;
+	}
+	return true;
+}
+
+/* The WRITEs that `r` has begun will be done again by `until`, whatever becomes of `r`. */
+static void
+sim_repeat(struct far_sim *s, const struct sim_run *r, uint64_t until)
+{
+	struct sim_stray *y = sim_stray_new(r);
+	struct sim_run *copy = y ? sim_run_new(s) : NULL;
+	struct far_op **link, *to;
+
+	if (!copy) {
+		free(y);
+		return;
+	}
+	*copy = (struct sim_run){ .chain = &y->chain, .conn = r->conn, .stray = y };
+	link = &copy->next_op;
+	for (const struct far_op *op = r->chain->first; op; op = op->next) {
+		if (!sim_has_begun(r, op))
+			continue;
+		to = sim_stray_op(y, r->chain, op);
+		*link = to;
+		link = &to->next;
+		copy->ops_left++;
+	}
+	y->repeats = copy->ops_left;
+	s->faults.strays += y->repeats > 0;
+	if (!y->repeats) {
+		free(y);
+		copy->stray = NULL;
+		copy->next = s->free_runs;
+		s->free_runs = copy;
+		return;
+	}
+	sim_trouble(s, until);
+	sim_hold(s, copy, until);
+}
+
 /* Takes all that sim_take() would, as a list. */
 static struct sim_run *
 sim_take_all(struct far_sim *s, struct sim_conn *k, int node)
@@ -254,6 +308,8 @@ sim_leave(struct far_sim *s, struct sim_conn *k, int node, uint64_t ns, int stat
 
 	while ((r = all)) {
 		all = r->next;
+		if (ns && s->policy.repeat && far_rng_below(&s->rng, s->policy.repeat) == 0)
+			sim_repeat(s, r, s->now + far_rng_below(&s->rng, ns));
 		if (ns && far_rng_below(&s->rng, 4) > 0 &&
 		    sim_stray(s, r, s->now + far_rng_below(&s->rng, ns)))
 			r->began = true;

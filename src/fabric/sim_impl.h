@@ -50,6 +50,7 @@ struct sim_node {
 
 /* A chain that its client does not wait for any more, with operations and buffers of its own. */
 struct sim_stray {
+	uint32_t repeats;       /* WRITEs that are done once more: all there are of it. 0: what was left of a chain */
 	struct far_chain chain;
 	struct far_op ops[];
 };

@@ -53,6 +53,7 @@ schedule_calm(struct schedule *s, bool calm)
 		.gap = g->gap,
 		.late = (unsigned)g->late,
 		.late_ns = g->late_ns,
+		.repeat = (unsigned)g->repeat,
 		.calm = calm,
 		.steps_max = SCHEDULE_STEPS_MAX,
 		.zoo = g->zoo,

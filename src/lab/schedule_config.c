@@ -55,6 +55,7 @@ static const struct {
 	{ FIELD(gap), 1 },
 	{ FIELD(late), 1 },
 	{ FIELD(late_ns), 1 },
+	{ FIELD(repeat), 1 },
 	{ FIELD(victim), 1 },
 	{ FIELD(fate), 1 },
 	{ FIELD(fuse), 1 },
@@ -172,7 +173,7 @@ schedule_config_is_valid(const struct schedule_config *c)
 		return false;
 	if (c->value_min < 8 || c->value_min > c->value_max || c->value_max > SCHEDULE_VALUE)
 		return false;
-	if (c->keep > 6 || (c->keep && c->changes) || c->late > UINT32_MAX)
+	if (c->keep > 6 || (c->keep && c->changes) || (c->late | c->repeat) > UINT32_MAX)
 		return false;
 	if ((c->zoo && !ZOO_BUILT) || (c->apart && c->nodes == 1))
 		return false;

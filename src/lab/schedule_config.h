@@ -101,7 +101,7 @@ struct schedule_config {
 	uint64_t grow;      /* who inspects inserts until a subtable is split */
 	uint64_t comebacks; /* so often a client that lost its session opens a new one */
 	/* far_sim_policy */
-	uint64_t keep, changes, change_steps, weak, line, relaxed, gap, late, late_ns;
+	uint64_t keep, changes, change_steps, weak, line, relaxed, gap, late, late_ns, repeat;
 	/* Faults. Clients and nodes: 1 + the number, 0 = nobody. */
 	uint64_t victim, fate, fuse, fate_ns; /* enum far_sim_fate */
 	uint64_t strike;    /* 1 + enum far_sim_point: `fuse` counts verbs, not steps */

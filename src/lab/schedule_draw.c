@@ -222,4 +222,6 @@ schedule_config_draw(struct schedule_config *c, uint64_t seed, unsigned flags)
 		schedule_draw_fault(&r, c);
 	c->comebacks = schedule_one_in(&r, 3) ? 0 : 1;
 	c->scans = schedule_one_in(&r, 4) ? schedule_between(&r, 3, 8) : 0;
+	/* Where a connection breaks or a client dies. */
+	c->repeat = schedule_one_in(&r, 2) ? schedule_between(&r, 1, 2) : 0;
 }

@@ -63,6 +63,7 @@ schedule_print_faults(const struct far_sim_faults *f, FILE *out)
 		{ "strays", f->strays },
 		{ "landed", f->landed },
 		{ "discarded", f->discarded },
+		{ "repeats", f->repeats },
 		{ "fenced", f->fenced },
 		{ "zombies", f->zombies },
 		{ "nodes down", f->downs },

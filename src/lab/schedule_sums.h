@@ -19,6 +19,7 @@ enum schedule_kind {
 	SCHEDULE_KIND_LATE,      /* completions came late */
 	SCHEDULE_KIND_STRAY,     /* work that was left behind landed */
 	SCHEDULE_KIND_DISCARDED, /* or was stopped */
+	SCHEDULE_KIND_REPEAT,    /* or landed though it had been done */
 	SCHEDULE_KIND_FENCED,    /* a session was fenced */
 	SCHEDULE_KIND_ZOMBIE,    /* whose client lived, and was refused */
 	SCHEDULE_KIND_COMEBACK,  /* a client opened a new session */

@@ -10,9 +10,9 @@
 static const char ledger_head[] =
 	"# Soaks of the simulator\n\n"
 	"Each row is one `farside sim soak --ledger FILE`, which appends it: nothing here is written by hand. `protocol` is a\n"
-	"digest of the sources under src/pool, src/index and src/store without tests; counts add up over the rows that have\n"
-	"it in common. `killed`, `faults` (a node or a connection), `splits` (in flight) and `zombies` (fenced, and woke up)\n"
-	"count the schedules that met them.\n\n"
+	"digest of what the schedules play, the sources of src/pool, src/index/common and the design, without tests; counts add\n"
+	"up over the rows that have it in common. `killed`, `faults` (a node or a connection), `splits` (in flight) and\n"
+	"`zombies` (fenced, and woke up) count the schedules that met them.\n\n"
 	"| protocol | commit | design, flags | seeds | schedules | verbs | killed | faults | splits | zombies | schedules/s | not good |\n"
 	"|---|---|---|---|---|---|---|---|---|---|---|---|\n";
 
@@ -30,6 +30,20 @@ ledger_ask(const char *command, char out[static LEDGER_WORD])
 	if (!told)
 		snprintf(out, LEDGER_WORD, "%s", FAR_VERSION);
 	out[strcspn(out, "\n")] = 0;
+}
+
+/* A digest of what schedules of a design play. */
+static void
+ledger_protocol(const char *design, char out[static LEDGER_WORD])
+{
+	char command[LEDGER_LINE];
+
+	snprintf(command, sizeof(command),
+		 "git rev-parse -q --verify HEAD >/dev/null 2>&1 &&"
+		 " git ls-tree -r HEAD:src pool index/common index/%s | grep '\\.[ch]$' |"
+		 " grep -v '_test\\.\\|rig\\.' | git hash-object --stdin | cut -c1-12",
+		 design);
+	ledger_ask(command, out);
 }
 
 /* The schedules of all rows of that protocol. */
@@ -64,10 +78,7 @@ sim_ledger_add(const struct sim_args *a, const struct schedule_sums *sum, double
 	if (!file)
 		return cli_error(&a->common, "%s: %s", a->ledger, strerror(errno));
 	ledger_ask("git describe --always --dirty --abbrev=12 2>/dev/null", commit);
-	ledger_ask(
-		"git rev-parse -q --verify HEAD >/dev/null 2>&1 && git ls-tree -r HEAD:src pool index store |"
-		" grep -v '_test\\.' | git hash-object --stdin | cut -c1-12",
-		protocol);
+	ledger_protocol(a->design->name, protocol);
 	fseek(file, 0, SEEK_END);
 	if (ftell(file) == 0)
 		fputs(ledger_head, file);

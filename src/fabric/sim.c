@@ -154,6 +154,38 @@ sim_may_pass(const struct far_sim *s, unsigned group, const struct far_op *op)
 	return !(group & atomics) || op->code == FAR_OP_WRITE;
 }
 
+/* May the client change this? Of a node's tables the pool's epoch, by CAS, and the word of its own session, by WRITE;
+ * all else there is the node's (pool/layout.h). */
+static bool
+sim_may_change(const struct far_sim *s, const struct sim_run *r, const struct far_op *op)
+{
+	const struct pool_super *super = (const void *)s->nodes[0].region;
+	const struct pool_session_line *line;
+	uint64_t off = far_addr_off(op->addr), at = off - super->sessions_off;
+
+	if (r->chain->node != 0 || op->len != 8)
+		return false;
+	if (off == offsetof(struct pool_super, epoch))
+		return op->code == FAR_OP_CAS;
+	if (op->code != FAR_OP_WRITE || off < super->sessions_off ||
+	    at >= super->sessions_n * sizeof(*line) ||
+	    at % sizeof(*line) != offsetof(struct pool_session_line, word))
+		return false;
+	line = (const void *)(s->nodes[0].region + off - offsetof(struct pool_session_line, word));
+	return line->serial == r->conn->session[0];
+}
+
+/* Counts an operation that the client has no right to. */
+static inline void
+sim_check_right(struct far_sim *s, const struct sim_run *r, const struct far_op *op)
+{
+	const struct sim_node *n = &s->nodes[r->chain->node];
+
+	if (__builtin_expect(far_addr_off(op->addr) < n->head_len, 0) && n->node &&
+	    (op->code == FAR_OP_WRITE || op->code == FAR_OP_CAS || op->code == FAR_OP_FAA))
+		s->faults.trespasses += !sim_may_change(s, r, op);
+}
+
 static void
 sim_lane_piece(struct sim_lane *l, uint32_t words)
 {
@@ -175,6 +207,7 @@ sim_lane_begin(struct far_sim *s, struct sim_run *r, struct far_op *op)
 		words = 2;
 	if (words == 0)
 		return;
+	sim_check_right(s, r, op);
 	if (__builtin_expect(++r->conn->verbs == r->conn->aim_verb, 0))
 		sim_aim_begin(r->conn, op, words);
 	r->lanes_n++;
@@ -623,6 +656,7 @@ sim_apply(struct far_sim *s, struct sim_run *r, struct far_op *op)
 	}
 	s->verbs++;
 	r->conn->verbs++;
+	sim_check_right(s, r, op);
 	if (op->code == FAR_OP_READ) {
 		/* What it finds follows from what was written, which the trace knows. */
 		memcpy(op->buf, n->region + off, op->len);

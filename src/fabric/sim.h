@@ -97,7 +97,8 @@ struct far_sim_faults {
 	uint64_t downs, ups_empty, ups_kept;
 	uint64_t evicted;    /* clients that had a session at a node that came back with its memory */
 	uint64_t refused;    /* grants */
-	uint64_t invalid;    /* operations outside the region (G5): no shipped protocol posts any */
+	uint64_t invalid;    /* operations outside the region (G5), */
+	uint64_t trespasses; /* or that change what is the node's or another session's: no shipped protocol posts any */
 };
 
 /* Formats the nodes. On error *out is untouched. -FAR_EINVAL, -FAR_ENOMEM. */

@@ -544,6 +544,48 @@ test_sim_nothing_of_a_fenced_client_lands(void)
 	CHECK(cut > SEEDS / 2);
 }
 
+/* What a client may change of a node's tables, and what it may not. */
+static void
+trespass(struct far_task *t, void *arg)
+{
+	struct sim_client *c = arg;
+	const struct pool_super *s = far_sim_region(c->rig->sim, 0);
+	struct far_addr epoch = at(0, offsetof(struct pool_super, epoch)), line, pages = at(0, s->pages_off);
+	struct control_reply reply;
+	uint64_t v = 65536, old;
+
+	ask(t, CONTROL_FORM, 0, &reply);
+	CHECK_EQ(ask(t, CONTROL_SESSION, 0, &reply), 0);
+	line = at(0, s->sessions_off + reply.slot * sizeof(struct pool_session_line));
+	far_write(t, far_addr_add(line, offsetof(struct pool_session_line, word)), &v, 8);
+	far_cas(t, epoch, 1, 2, &old);
+	far_read(t, pages, &old, 8);
+	far_faa(t, at(0, REGION - 8), 1, &old);
+	CHECK_EQ(far_wait(t), 0);
+	CHECK_EQ(far_sim_faults(c->rig->sim)->trespasses, 0);
+	/* Its own line's serial, another line's word, the epoch by other means, the page tables of both nodes. */
+	far_write(t, line, &v, 8);
+	far_write(t, far_addr_add(line, sizeof(struct pool_session_line) + 8), &v, 8);
+	far_write(t, epoch, &v, 8);
+	far_faa(t, epoch, 1, &old);
+	far_cas(t, pages, 5, 6, &old);
+	far_write(t, at(1, s->pages_off), &v, 8);
+	CHECK_EQ(far_wait(t), 0);
+	CHECK_EQ(far_sim_faults(c->rig->sim)->trespasses, 6);
+}
+
+static void
+test_sim_change_of_a_nodes_tables_is_counted(void)
+{
+	struct rig r;
+
+	for (unsigned calm = 0; calm < 2; calm++) {
+		rig_open(&r, 3, false, &(struct far_sim_policy){ .calm = calm });
+		rig_run(&r, 1, trespass);
+		rig_close(&r);
+	}
+}
+
 /* Nodes --------------------------------------------------------------------------------------------------- */
 
 static void
@@ -621,4 +663,5 @@ TEST_MAIN(TEST(test_sim_line_tears_between_lines_only), TEST(test_sim_gap_loses_
 	  TEST(test_sim_broken_connection_repeats_writes_but_no_atomics),
 	  TEST(test_sim_dead_client_leaves_work_that_lands_late), TEST(test_sim_fate_strikes_at_the_verb_aimed_at),
 	  TEST(test_sim_fate_at_an_atomic_strikes_before_or_after_it), TEST(test_sim_nothing_of_a_fenced_client_lands),
+	  TEST(test_sim_change_of_a_nodes_tables_is_counted),
 	  TEST(test_sim_node_fails_and_comes_back_as_planned), TEST(test_sim_grants_are_refused_once_or_for_ever))

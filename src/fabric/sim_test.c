@@ -474,6 +474,7 @@ test_sim_wrong_addresses_are_refused(void)
 	for (int i = 0; i < 4; i++) {
 		far_sim_set_policy(r.sim, &(struct far_sim_policy){ .weak = i & 1, .calm = i & 2 });
 		rig_run(&r, invalid, 1);
+		CHECK(far_sim_faults(r.sim)->invalid > 0);
 		rig_reset(&r, 5);
 	}
 	rig_close(&r);

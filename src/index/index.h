@@ -24,6 +24,8 @@ enum far_put_mode {
 struct far_index_watch {
 	uint64_t begun; /* nobody else may begin the same one now */
 	uint64_t ended; /* well or not */
+	/* NULL, or: a lock or a claim of session `serial` is this client's now. Must not yield. */
+	void (*took)(struct far_index_watch *w, uint64_t serial);
 };
 
 /* Options of a design instance; how it was created is in its remote header, this is how one client uses it. */

@@ -34,9 +34,13 @@ schedule_connect(struct schedule_client *c)
 	if (c->lives_n == SCHEDULE_LIVES)
 		return -FAR_ENOMEM;
 	err = far_sim_connect(c->s->sim, c->s->loop, NULL, &c->fabric);
-	if (!err)
-		c->lives[c->lives_n++] = c->fabric;
-	return err;
+	if (err)
+		return err;
+	met_init(&c->mets[c->lives_n]);
+	if (c->s->config.met)
+		far_fabric_hook(c->fabric, &c->mets[c->lives_n].hook);
+	c->lives[c->lives_n++] = c->fabric;
+	return 0;
 }
 
 void
@@ -347,8 +351,10 @@ schedule_end(struct schedule *s)
 	for (unsigned i = 0; i <= SCHEDULE_CLIENTS; i++) {
 		struct schedule_client *c = &s->clients[i];
 
-		while (c->lives_n > 0)
+		while (c->lives_n > 0) {
 			far_fabric_close(c->lives[--c->lives_n]);
+			met_fini(&c->mets[c->lives_n]);
+		}
 	}
 }
 

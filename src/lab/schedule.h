@@ -34,8 +34,10 @@ enum schedule_verdict {
 	SCHEDULE_LOST_MEMORY,
 	SCHEDULE_ENDLESS,        /* the run, or one operation after the last fault */
 	SCHEDULE_COSTLY,         /* more round trips than promised */
-	SCHEDULE_OUT_OF_BOUNDS,  /* an operation outside the region */
+	SCHEDULE_OUT_OF_BOUNDS,  /* an operation outside the region, or one that changes what is the node's */
 	SCHEDULE_UNFENCED,       /* a client changed memory after its FENCE was acknowledged */
+	SCHEDULE_TWO_HOLDERS,    /* a lock was taken from a session that is not over */
+	SCHEDULE_GUESSED,        /* a CAS expected what its client had never met */
 	SCHEDULE_WRONG_SCAN,     /* a key came twice, or one that nobody touched did not come as it is */
 	SCHEDULE_NO_SETUP,       /* the world could not be built */
 	SCHEDULE_VERDICTS,

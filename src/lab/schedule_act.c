@@ -123,6 +123,24 @@ schedule_stat(struct schedule_client *c, struct far_task *t, struct far_table_st
 	return err ? err : left;
 }
 
+/* A session is over when the home node has forgotten it, which it does last (S1 in pool/session.c). */
+static void
+schedule_took(struct far_index_watch *w, uint64_t serial)
+{
+	struct schedule_client *c = FAR_CONTAINER(w, struct schedule_client, watch);
+	const struct pool_super *super = far_sim_region(c->s->sim, 0);
+	const struct pool_session_line *lines =
+		(const void *)((const char *)super + super->sessions_off);
+
+	/* What a client finds locked in its own name is damage, or left by a fiber that is gone. */
+	for (unsigned i = 0; i < super->sessions_n && serial != pool_serial(c->pool); i++) {
+		if (lines[i].serial == serial)
+			schedule_fail(c->s, SCHEDULE_TWO_HOLDERS,
+				      "client %u took a lock of session %llu, which is not over",
+				      c->id, (unsigned long long)serial);
+	}
+}
+
 int
 schedule_open(struct schedule_client *c, struct far_task *t, bool make)
 {
@@ -139,6 +157,7 @@ schedule_open(struct schedule_client *c, struct far_task *t, bool make)
 	struct pool_opts po = { .lease_ns = g->lease_ns, .tick_ns = g->tick_ns, .zoo = g->zoo };
 	int err, left;
 
+	c->watch.took = schedule_took;
 	if ((err = pool_open(t, &po, &c->pool)) != 0 ||
 	    (err = make ? schedule_make_table(c, t, "t", &o, &c->pt)
 			: pool_table_open(c->pool, t, "t", &c->pt)) != 0 ||

@@ -24,6 +24,7 @@ static const struct {
 	{ FIELD(seed), 1 },
 	{ FIELD(plain), 1 },
 	{ FIELD(audit), 1 },
+	{ FIELD(met), 1 },
 	{ FIELD(nodes), 1 },
 	{ FIELD(clients), 1 },
 	{ FIELD(fibers), 1 },

@@ -85,6 +85,7 @@ struct schedule_config {
 	uint64_t seed;      /* of steps and wishes */
 	uint64_t plain;     /* nobody inspects afterwards */
 	uint64_t audit;
+	uint64_t met;       /* nobody may expect what it never met (met.h) */
 	uint64_t nodes, clients, fibers;
 	uint64_t keys, fresh, fill;
 	uint64_t present;   /* bit per key: there at the start */

@@ -19,6 +19,7 @@
 #include "base/rand.h"
 #include "fabric/sim.h"
 #include "lab/lin.h"
+#include "lab/met.h"
 #include "lab/schedule.h"
 #include "pool/pool.h"
 
@@ -36,6 +37,7 @@ struct schedule_client {
 	struct far_fabric *fabric; /* the present one: lives[lives_n - 1] */
 	struct far_fabric *lives[SCHEDULE_LIVES];
 	unsigned lives_n;
+	struct met mets[SCHEDULE_LIVES]; /* what it knew in each, where that is looked at */
 	struct pool *pool;
 	struct pool_table *pt;
 	struct far_index *ix;

@@ -71,6 +71,21 @@ schedule_judge_versions(struct schedule *s)
 	}
 }
 
+static void
+schedule_judge_guesses(struct schedule *s)
+{
+	for (unsigned i = 0; i <= SCHEDULE_CLIENTS; i++) {
+		for (unsigned n = 0; n < s->clients[i].lives_n; n++) {
+			const struct met *m = &s->clients[i].mets[n];
+
+			if (m->guesses)
+				schedule_fail(s, SCHEDULE_GUESSED,
+					      "client %u expected %llx, which it had not met", i,
+					      (unsigned long long)m->guess);
+		}
+	}
+}
+
 void
 schedule_judge(struct schedule *s)
 {
@@ -78,6 +93,7 @@ schedule_judge(struct schedule *s)
 	int ok;
 
 	schedule_judge_versions(s);
+	schedule_judge_guesses(s);
 	ok = lin_check(s->lin, &s->history, &key);
 	if (ok == 0)
 		schedule_fail(s, SCHEDULE_NOT_LINEARIZABLE, "key %u", key);
@@ -86,6 +102,9 @@ schedule_judge(struct schedule *s)
 	if (far_sim_faults(s->sim)->invalid)
 		schedule_fail(s, SCHEDULE_OUT_OF_BOUNDS, "%llu operations outside the region",
 			      (unsigned long long)far_sim_faults(s->sim)->invalid);
+	if (far_sim_faults(s->sim)->trespasses)
+		schedule_fail(s, SCHEDULE_OUT_OF_BOUNDS, "%llu operations without a right to it",
+			      (unsigned long long)far_sim_faults(s->sim)->trespasses);
 	if (far_sim_faults(s->sim)->unfenced)
 		schedule_fail(s, SCHEDULE_UNFENCED, "%llu words changed by fenced clients",
 			      (unsigned long long)far_sim_faults(s->sim)->unfenced);

@@ -19,6 +19,8 @@ schedule_verdict_name(unsigned verdict)
 		"costly",
 		"out of bounds",
 		"unfenced",
+		"two holders",
+		"guessed",
 		"wrong scan",
 		"no setup",
 	};
@@ -71,6 +73,7 @@ schedule_print_faults(const struct far_sim_faults *f, FILE *out)
 		{ "back kept", f->ups_kept },
 		{ "refused", f->refused },
 		{ "invalid", f->invalid },
+		{ "trespasses", f->trespasses },
 	};
 
 	fprintf(out, "# ");

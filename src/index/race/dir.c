@@ -215,6 +215,8 @@ race_lock_try(struct race *r, struct far_task *t, struct race_locker *l)
 	 * us is damage. */
 	if (old == me && (err = pool_gone(r->pool, t, me)) != 0)
 		return err;
+	if (old == expect && expect)
+		race_took(r, expect);
 	if (old == expect || old == me)
 		return RACE_DONE;
 	if ((err = race_check_root(r, t, l->line.root)) != 0)

@@ -258,6 +258,14 @@ race_of(struct far_index *ix)
 	return (struct race *)ix;
 }
 
+/* Tells who watches that what session `serial` had locked is ours. */
+static inline void
+race_took(struct race *r, uint64_t serial)
+{
+	if (r->watch && r->watch->took)
+		r->watch->took(r->watch, serial);
+}
+
 static inline uint64_t
 race_hash(const struct race *r, struct far_bytes key)
 {

@@ -270,6 +270,8 @@ race_claim_and_split(struct race_splitter *s, struct far_task *t, uint64_t expec
 	s->claimed = true;
 	if (r->watch)
 		r->watch->begun++;
+	if (RACE_FATE_KIND(expect) == RACE_FATE_CLAIMED)
+		race_took(r, RACE_FATE_SERIAL(expect));
 	err = race_split_build(s, t, RACE_FATE_KIND(expect) == RACE_FATE_NONE);
 	if (!err)
 		return race_split_decide(s, t);

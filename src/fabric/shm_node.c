@@ -277,13 +277,14 @@ shm_node_start(struct shm_node *n, const struct shm_node_opts *opts, struct shm_
 int
 shm_node_open(const struct shm_node_opts *opts, struct shm_node **out, struct shm_why *why)
 {
+	struct tcp_uri uri;
 	struct shm_node *n;
 	int err;
 
 	if (opts->size > UINT64_C(1) << 46)
 		return shm_why(why, -FAR_EINVAL, "a region has at most 64 TiB");
 	if ((opts->path && (err = shm_listener_check(opts->path, why)) != 0) ||
-	    (opts->listen && (err = tcp_agent_check(opts->listen, why)) != 0))
+	    (opts->listen && (err = tcp_agent_parse(opts->listen, &uri, why)) != 0))
 		return err;
 	if ((n = calloc(1, sizeof(*n))) == NULL)
 		return shm_why(why, -FAR_ENOMEM, "out of memory");

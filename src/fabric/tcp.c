@@ -166,7 +166,7 @@ tcp_fabric_open(const char *spec, struct far_loop *l, const struct far_fabric_op
 	int err = uri && s ? 0 : -FAR_ENOMEM;
 
 	if (!err)
-		err = tcp_uri_parse(spec, uri, why, sizeof(why));
+		err = tcp_uri_parse(spec, false, uri, why, sizeof(why));
 	if (!err) {
 		s->done.last = &s->done.first;
 		err = tcp_open_links(s, uri, timeout_ns);

@@ -57,6 +57,7 @@ struct tcp_link {
 	uint64_t region_len;
 	uint64_t pool_id[2];
 	unsigned caps;
+	bool attaches;         /* only calls travel here */
 	uint64_t timeout_ns;
 	uint64_t seq;          /* of the last frame */
 	uint64_t pushed;       /* bytes given to the system so far */
@@ -80,6 +81,16 @@ struct tcp_link {
  * the node says. `key` may be of length 0. On error the link is closed. */
 int tcp_link_open(struct tcp_link *k, const struct tcp_place *place, const struct tcp_key *key);
 void tcp_link_close(struct tcp_link *k);
+
+/* Asks a node that is reached another way (k->attaches) for that; blocks. Nothing has been posted. The answer has `len`
+ * bytes, at most TCP_ATTACH_MAX, as what is asked. */
+int tcp_link_attach(struct tcp_link *k, const void *ask, void *answer, uint32_t len);
+
+/* Asks for a sign of life with the next tcp_link_move(). */
+void tcp_link_ask(struct tcp_link *k);
+
+/* Ends the connection: everything in flight comes back in *done, and later operations get `err`. */
+void tcp_link_die(struct tcp_link *k, int err, struct tcp_list *done);
 
 /* Takes in a chain; it comes back in *done. */
 void tcp_link_post(struct tcp_link *k, struct far_chain *c, struct tcp_list *done);

@@ -196,26 +196,20 @@ tcp_agent_uri(const struct tcp_agent *a)
 	return a->uri;
 }
 
-static int
+int
 tcp_agent_parse(const char *uri, struct tcp_uri *out, struct shm_why *why)
 {
+	bool rdma = strncmp(uri, "verbs:", 6) == 0;
 	char text[200];
 
-	if (strncmp(uri, "tcp:", 4) != 0)
-		return shm_why(why, -FAR_EINVAL, "'%s' is not of the form tcp://HOST:PORT", uri);
-	if (tcp_uri_parse(uri + 4, out, text, sizeof(text)) != 0)
+	if (!rdma && strncmp(uri, "tcp:", 4) != 0)
+		return shm_why(why, -FAR_EINVAL,
+			       "'%s' is not of the form tcp://HOST:PORT or verbs://HOST:PORT", uri);
+	if (tcp_uri_parse(strchr(uri, ':') + 1, rdma, out, text, sizeof(text)) != 0)
 		return shm_why(why, -FAR_EINVAL, "'%s': %s", uri, text);
 	if (out->nodes_n != 1)
 		return shm_why(why, -FAR_EINVAL, "'%s': a node listens at one address", uri);
 	return 0;
-}
-
-int
-tcp_agent_check(const char *uri, struct shm_why *why)
-{
-	struct tcp_uri parsed;
-
-	return tcp_agent_parse(uri, &parsed, why);
 }
 
 /* Reachable from this machine only? */
@@ -241,8 +235,8 @@ tcp_agent_name(struct tcp_agent *a, const char *host)
 	if (getsockname(a->sock, (struct sockaddr *)&addr, &len) == 0)
 		port = ntohs(addr.ss_family == AF_INET ? ((struct sockaddr_in *)&addr)->sin_port
 						       : ((struct sockaddr_in6 *)&addr)->sin6_port);
-	snprintf(a->uri, sizeof(a->uri), strchr(host, ':') ? "tcp://[%s]:%u" : "tcp://%s:%u", host,
-		 port);
+	snprintf(a->uri, sizeof(a->uri), strchr(host, ':') ? "%s://[%s]:%u" : "%s://%s:%u",
+		 a->attach ? "verbs" : "tcp", host, port);
 }
 
 static int
@@ -302,6 +296,7 @@ tcp_agent_open(const struct tcp_agent_opts *opts, struct tcp_agent **out, struct
 	a->log = opts->log;
 	a->sock = -1;
 	a->spin_ns = (uint64_t)opts->spin_us * 1000;
+	a->attach = opts->attach;
 	a->weak = opts->weakness != 0;
 	far_rng_seed(&a->rng, opts->weakness);
 	a->now = a->swept = far_clock_real.now(far_clock_real.arg);

@@ -12,24 +12,42 @@
 #include "fabric/event.h"
 #include "fabric/shm_region.h"
 #include "fabric/tcp_key.h"
+#include "fabric/tcp_uri.h"
 
 struct endpoint;
 struct tcp_agent;
+
+struct tcp_attach_answer {
+	uint8_t data[TCP_ATTACH_MAX];
+	size_t len;
+	void *way; /* for drop() */
+};
+
+/* Another way to the region than chains over TCP: clients that asked for it reach the region by themselves. */
+struct tcp_attach {
+	/* Opens it for a client that sent `len` bytes. 0, or -FAR_E for the client, and then nothing is left of it. */
+	int (*take)(void *arg, const void *ask, size_t len, struct tcp_attach_answer *answer);
+	/* Closes it: when this returns, the client can touch nothing any more. */
+	void (*drop)(void *arg, void *way);
+	void *arg;
+	unsigned caps; /* enum far_caps */
+};
 
 struct tcp_agent_opts {
 	struct event_loop *loop;
 	struct endpoint *endpoint;
 	void *base; /* the region; these three outlive the agent */
 	uint64_t len;
-	const char *uri;   /* tcp://HOST:PORT[?key=FILE]; port 0: any that is free */
+	const char *uri;   /* tcp://HOST:PORT[?key=FILE]; port 0: any that is free. With `attach`: verbs://... */
+	const struct tcp_attach *attach; /* outlives the agent; NULL: the agent executes chains */
 	unsigned spin_us;  /* how long it goes on polling after the last request, before it sleeps */
 	uint64_t weakness; /* 0, or a seed: executes chains word by word in a drawn order, one connection's beside
 	                    * another's */
 	FILE *log;         /* as in struct shm_node_opts */
 };
 
-/* Is this a URI that an agent could listen at? -FAR_EINVAL and `why`. */
-int tcp_agent_check(const char *uri, struct shm_why *why);
+/* Parses a URI that an agent could listen at. -FAR_EINVAL and `why`. */
+int tcp_agent_parse(const char *uri, struct tcp_uri *out, struct shm_why *why);
 
 /* Listens, and serves whoever connects in `loop`. An address that is not of this machine alone needs a key. On error
  * *out is untouched and `why` tells more: -FAR_EINVAL, -FAR_EACCESS, -FAR_EEXIST, -FAR_EIO, -FAR_ENOMEM. */
@@ -38,7 +56,7 @@ int tcp_agent_open(const struct tcp_agent_opts *opts, struct tcp_agent **out, st
 /* Closes all connections. NULL is fine. */
 void tcp_agent_close(struct tcp_agent *a);
 
-/* Where it listens: "tcp://HOST:PORT" with the port that it got. Valid until tcp_agent_close(). */
+/* Where it listens: "tcp://HOST:PORT", or "verbs://...", with the port that it got. Valid until tcp_agent_close(). */
 const char *tcp_agent_uri(const struct tcp_agent *a);
 
 /* The agent's part in the loop: for how many milliseconds the next event_turn() may wait (-1: for ever), and what is to

@@ -40,6 +40,7 @@ struct tcp_conn {
 	uint32_t in_at, in_n, out_at, out_n;
 	struct tcp_hello hello;
 	struct tcp_welcome welcome;
+	void *way; /* of agent->attach, or NULL */
 	char name[64];
 	struct tcp_conn *next, **link;
 };
@@ -49,6 +50,7 @@ struct tcp_agent {
 	struct endpoint *endpoint;
 	struct words words;
 	struct tcp_key key;
+	const struct tcp_attach *attach; /* or NULL */
 	FILE *log;
 	int sock;
 	struct event on_connect; /* not watched: no file descriptor is left */

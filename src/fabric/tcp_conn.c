@@ -32,6 +32,17 @@ enum {
 
 /* Ends ------------------------------------------------------------------------------------------------------- */
 
+/* The client's own way to the region. */
+static void
+tcp_conn_detach(struct tcp_conn *c)
+{
+	const struct tcp_attach *attach = c->agent->attach;
+
+	if (c->way)
+		attach->drop(attach->arg, c->way);
+	c->way = NULL;
+}
+
 void
 tcp_conn_close(struct tcp_conn *c)
 {
@@ -44,6 +55,7 @@ tcp_conn_close(struct tcp_conn *c)
 	c->running = false;
 	c->state = TCP_DEAD;
 	a->dead_n++;
+	tcp_conn_detach(c);
 	event_remove(&c->on_socket);
 	close(c->sock);
 	endpoint_detach(&c->peer);
@@ -111,6 +123,7 @@ tcp_conn_bye(struct tcp_conn *c, int err)
 	c->state = TCP_LEAVING;
 	c->begun = a->now;
 	c->in_at = c->in_n = 0;
+	tcp_conn_detach(c);
 	endpoint_detach(&c->peer);
 	tcp_conn_flush(c);
 }
@@ -254,6 +267,25 @@ tcp_conn_chain(struct tcp_conn *c, const uint8_t *body, uint32_t answer_len)
 	return true;
 }
 
+/* Opens the client's own way to the region; false: no room to say so. */
+static bool
+tcp_conn_attach(struct tcp_conn *c, const uint8_t *body)
+{
+	const struct tcp_attach *attach = c->agent->attach;
+	struct tcp_frame f = { .seq = c->frame.seq, .kind = TCP_ATTACH };
+	struct tcp_attach_answer answer = { .len = 0 };
+
+	f.err = attach->take(attach->arg, body, c->frame.used, &answer);
+	c->way = answer.way;
+	f.used = (uint32_t)answer.len;
+	f.len = (uint32_t)far_align(answer.len, 8);
+	if (!tcp_conn_head(c, f))
+		return false;
+	memcpy(c->out + c->out_n, answer.data, f.len);
+	c->out_n += f.len;
+	return true;
+}
+
 /* Whether the head is one that may come now, and how long its answer may get. 0 or -FAR_E. */
 static int
 tcp_conn_check(const struct tcp_conn *c, const uint8_t *body, uint32_t *answer_len)
@@ -263,7 +295,14 @@ tcp_conn_check(const struct tcp_conn *c, const uint8_t *body, uint32_t *answer_l
 	*answer_len = 0;
 	if (f->err != 0 || (f->flags & ~TCP_CONTINUES) != 0)
 		return -FAR_EINVAL;
+	if (f->kind == (c->agent->attach ? TCP_CHAIN : TCP_ATTACH))
+		return -FAR_ENOTSUP;
 	switch (f->kind) {
+	case TCP_ATTACH:
+		*answer_len = TCP_ATTACH_MAX;
+		return f->used > TCP_ATTACH_MAX || f->ops_n != 0 || f->flags != 0 || c->way
+			       ? -FAR_EINVAL
+			       : 0;
 	case TCP_CHAIN:
 		return f->used != 0 ? -FAR_EINVAL
 				    : tcp_exec_check(body, f->len, f->ops_n, answer_len);
@@ -286,6 +325,9 @@ tcp_conn_serve(struct tcp_conn *c, const uint8_t *body, uint32_t answer_len)
 	switch (c->frame.kind) {
 	case TCP_CHAIN:
 		fine = tcp_conn_chain(c, body, answer_len);
+		break;
+	case TCP_ATTACH:
+		fine = tcp_conn_attach(c, body);
 		break;
 	case TCP_CALL:
 		fine = endpoint_request(&c->peer, c->frame.seq, body, c->frame.used);
@@ -370,9 +412,10 @@ tcp_conn_greet(struct tcp_conn *c)
 	endpoint_pool(a->endpoint, w.pool_id, &nodes_n);
 	w.err = tcp_conn_judge(c, w.pool_id);
 	w.region_len = a->words.len;
-	w.verbs = (1 << FAR_OP_CALL) - 1;
-	w.flags = a->key.len > 0 ? TCP_KEYED : 0;
-	w.caps = a->weak ? 0 : FAR_CAP_ATOMIC_GLOBAL;
+	w.verbs = a->attach ? 0 : (1 << FAR_OP_CALL) - 1;
+	w.flags = (a->key.len > 0 ? TCP_KEYED : 0) | (a->attach ? TCP_ATTACHED : 0);
+	w.caps = a->attach ? a->attach->caps : a->weak ? 0
+						       : FAR_CAP_ATOMIC_GLOBAL;
 	if (!tcp_nonce_fill(w.nonce) ||
 	    (a->key.len > 0 && !tcp_agent_prove(&a->key, &c->hello, &w, w.mac)))
 		w.err = -FAR_ENOMEM;

@@ -133,13 +133,16 @@ static int
 tcp_link_judge(struct tcp_link *k, const struct tcp_key *key, const struct tcp_hello *h,
 	       const struct tcp_welcome *w)
 {
-	const uint64_t verbs = (1 << FAR_OP_CALL) - 1;
+	const uint64_t verbs = k->attaches ? 0 : (1 << FAR_OP_CALL) - 1;
 	uint8_t right[TCP_MAC];
 
 	if (w->magic != TCP_MAGIC || w->version != TCP_VERSION)
 		return -FAR_EFORMAT;
 	if (w->err != 0)
 		return tcp_link_known_error(w->err);
+	/* A node of another transport. */
+	if (((w->flags & TCP_ATTACHED) != 0) != k->attaches)
+		return -FAR_EINVAL;
 	/* One side has a key, the other one has none. */
 	if (((w->flags & TCP_KEYED) != 0) != (key->len > 0))
 		return -FAR_EACCESS;
@@ -210,6 +213,34 @@ tcp_link_open(struct tcp_link *k, const struct tcp_place *place, const struct tc
 	return err;
 }
 
+int
+tcp_link_attach(struct tcp_link *k, const void *ask, void *answer, uint32_t len)
+{
+	uint64_t deadline = far_clock_real.now(far_clock_real.arg) + k->timeout_ns;
+	struct {
+		struct tcp_frame head;
+		uint8_t body[TCP_ATTACH_MAX];
+	} m = { .head = { .seq = ++k->seq, .kind = TCP_ATTACH, .used = len } };
+	int err;
+
+	FAR_ASSERT(len <= TCP_ATTACH_MAX);
+	m.head.len = (uint32_t)far_align(len, 8);
+	m.head.sum = tcp_frame_sum(&m.head);
+	memcpy(m.body, ask, len);
+	if ((err = tcp_link_say(k->sock, &m, sizeof(m.head) + m.head.len)) != 0 ||
+	    (err = tcp_link_hear(k->sock, &m.head, sizeof(m.head), deadline)) != 0)
+		return err;
+	if (!tcp_frame_fits(&m.head) || m.head.len > TCP_ATTACH_MAX)
+		return -FAR_EFORMAT;
+	if (m.head.err != 0)
+		return tcp_link_known_error(m.head.err);
+	if (m.head.kind != TCP_ATTACH || m.head.seq != k->seq || m.head.used != len)
+		return -FAR_EFORMAT;
+	err = tcp_link_hear(k->sock, m.body, m.head.len, deadline);
+	memcpy(answer, m.body, len);
+	return err;
+}
+
 void
 tcp_link_close(struct tcp_link *k)
 {
@@ -234,7 +265,7 @@ tcp_link_lose(struct far_chain *c, bool sent, int err)
 }
 
 /* Everything in flight comes back; `err` for what comes later. */
-static void
+void
 tcp_link_die(struct tcp_link *k, int err, struct tcp_list *done)
 {
 	struct far_chain *c;
@@ -603,7 +634,7 @@ tcp_link_move(struct tcp_link *k, struct tcp_list *done)
 
 /* Silence ------------------------------------------------------------------------------------------------------ */
 
-static void
+void
 tcp_link_ask(struct tcp_link *k)
 {
 	struct tcp_frame *f;

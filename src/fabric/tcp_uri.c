@@ -3,6 +3,7 @@
 #include "fabric/tcp_uri.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <farside/error.h>
@@ -64,26 +65,70 @@ tcp_uri_place(const char *text, size_t len, struct tcp_place *out)
 	return NULL;
 }
 
-static const char *
-tcp_uri_query(const char *query, struct tcp_uri *out)
+/* Copies an option's value of `len` bytes; false: empty or too long. */
+static bool
+tcp_uri_value(const char *text, size_t len, char *out, size_t max)
 {
-	if (strncmp(query, "key=", 4) != 0 || query[4] == '\0')
-		return "behind '?' only key=FILE is known";
-	if (strlen(query + 4) >= sizeof(out->key))
-		return "the key file's name is too long";
-	strcpy(out->key, query + 4);
-	return NULL;
+	if (len == 0 || len >= max)
+		return false;
+	memcpy(out, text, len);
+	out[len] = '\0';
+	return true;
+}
+
+/* One option of RDMA devices; NULL, or what is wrong. */
+static const char *
+tcp_uri_rdma(const char *text, size_t len, struct tcp_uri *out)
+{
+	char number[6];
+
+	if (len > 7 && strncmp(text, "device=", 7) == 0)
+		return tcp_uri_value(text + 7, len - 7, out->device, sizeof(out->device))
+			       ? NULL
+			       : "the device's name is too long";
+	if (len > 4 && strncmp(text, "gid=", 4) == 0) {
+		if (!tcp_uri_port(text + 4, len - 4, number) || atoi(number) > 255)
+			return "a GID's index is a number up to 255";
+		out->gid = atoi(number);
+		return NULL;
+	}
+	out->no_windows = len == 10 && strncmp(text, "windows=no", 10) == 0;
+	return out->no_windows
+		       ? NULL
+		       : "behind '?' only key=FILE, device=NAME, gid=INDEX and windows=no are known";
+}
+
+static const char *
+tcp_uri_query(const char *query, bool rdma, struct tcp_uri *out)
+{
+	for (const char *at = query;; at++) {
+		size_t len = rdma ? strcspn(at, "&") : strlen(at);
+		const char *wrong = NULL;
+
+		if (len > 4 && strncmp(at, "key=", 4) == 0)
+			wrong = tcp_uri_value(at + 4, len - 4, out->key, sizeof(out->key))
+					? NULL
+					: "the key file's name is too long";
+		else
+			wrong = rdma ? tcp_uri_rdma(at, len, out)
+				     : "behind '?' only key=FILE is known";
+		at += len;
+		if (wrong || *at == '\0')
+			return wrong;
+	}
 }
 
 int
-tcp_uri_parse(const char *spec, struct tcp_uri *out, char *why, unsigned why_len)
+tcp_uri_parse(const char *spec, bool rdma, struct tcp_uri *out, char *why, unsigned why_len)
 {
 	const char *at = spec + 2, *wrong, *query = strchr(spec, '?');
 	const char *end = query ? query : spec + strlen(spec);
 
 	memset(out, 0, sizeof(*out));
+	out->gid = -1;
 	if (strncmp(spec, "//", 2) != 0) {
-		snprintf(why, why_len, "expected tcp://HOST:PORT[,HOST:PORT...]");
+		snprintf(why, why_len, "expected %s://HOST:PORT[,HOST:PORT...]",
+			 rdma ? "verbs" : "tcp");
 		return -FAR_EINVAL;
 	}
 	for (;; at++) {
@@ -99,7 +144,7 @@ tcp_uri_parse(const char *spec, struct tcp_uri *out, char *why, unsigned why_len
 		if (at == end)
 			break;
 	}
-	if (query && (wrong = tcp_uri_query(query + 1, out)) != NULL) {
+	if (query && (wrong = tcp_uri_query(query + 1, rdma, out)) != NULL) {
 		snprintf(why, why_len, "%s", wrong);
 		return -FAR_EINVAL;
 	}

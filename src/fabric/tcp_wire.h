@@ -15,6 +15,9 @@
  * what READs read and atomics found, in order. A chain that is longer than a frame continues in the next ones
  * (TCP_CONTINUES): an operation that fails ends all of it. A frame that breaks the format is answered with TCP_BYE and
  * the end of the connection; nothing of it is executed.
+ *
+ * A node whose region is reached by RDMA says TCP_ATTACHED. Then the connection carries everything but chains, and the
+ * first request is TCP_ATTACH (verbs_wire.h).
  */
 #ifndef FAR_FABRIC_TCP_WIRE_H
 #define FAR_FABRIC_TCP_WIRE_H
@@ -38,6 +41,7 @@ enum {
 	TCP_MAC = 32,
 	TCP_FRAME_MAX = 64 << 10, /* bytes of a frame, in either direction */
 	TCP_OPS_MAX = 512,        /* operations of a frame */
+	TCP_ATTACH_MAX = 256,     /* bytes of TCP_ATTACH, either way */
 	TCP_CALL_MAX = 4096,      /* bytes of a request to the control endpoint, and of its reply */
 };
 
@@ -51,7 +55,8 @@ struct tcp_hello {
 _Static_assert(sizeof(struct tcp_hello) == 64, "hello");
 
 enum tcp_welcome_flags {
-	TCP_KEYED = 1, /* the client must prove that it has the pool's key */
+	TCP_KEYED = 1,    /* the client must prove that it has the pool's key */
+	TCP_ATTACHED = 2, /* chains do not travel here: TCP_ATTACH tells the way */
 };
 
 struct tcp_welcome {
@@ -76,6 +81,7 @@ enum tcp_kind {
 	TCP_CALL = 2, /* one request to the control endpoint (pool/control.h) */
 	TCP_PING = 3, /* answered at once with the same */
 	TCP_BYE = 4,  /* agent -> client: `err` says why this is the end */
+	TCP_ATTACH = 5, /* once: what is needed for another way to the region, and back */
 };
 
 enum tcp_flags {
@@ -90,7 +96,7 @@ struct tcp_frame {
 	uint8_t flags;  /* enum tcp_flags; 0 in answers */
 	uint16_t ops_n; /* operations that follow; in answers: those that took effect; 0 for other kinds than chains */
 	int32_t err;    /* of an answer: 0, or -FAR_E of the first operation that did not */
-	uint32_t used;  /* CALL: bytes of `len` that count; else 0 */
+	uint32_t used;  /* CALL, ATTACH: bytes of `len` that count; else 0 */
 	uint64_t sum;   /* XXH3-64 of everything above */
 };
 _Static_assert(sizeof(struct tcp_frame) == 32, "frame");

@@ -145,9 +145,10 @@ enum {
 };
 
 /*
- * Connects to the nodes of `uri` ("shm:PATH[,PATH...]"; "sim:" is opened by far_sim_connect) and registers the
+ * Connects to the nodes of `uri` ("shm:PATH[,PATH...]", "tcp://HOST:PORT[,HOST:PORT...][?key=FILE]",
+ * "verbs://HOST:PORT[,HOST:PORT...][?OPTION[&OPTION...]]"; "sim:" is opened by far_sim_connect) and registers the
  * fabric with `l`. The node's place in the list is its number. May block. On error *out is untouched:
- * -FAR_EINVAL (bad URI), -FAR_ENODE, -FAR_EFORMAT, -FAR_EACCESS, -FAR_ENOMEM.
+ * -FAR_EINVAL (bad URI), -FAR_ENODE, -FAR_EFORMAT, -FAR_EACCESS, -FAR_ENOMEM, -FAR_ENOTSUP (no RDMA here).
  */
 int far_fabric_open(const char *uri, struct far_loop *l, const struct far_fabric_opts *opts, struct far_fabric **out);
 

@@ -15,6 +15,7 @@
 #include "fabric/shared_queue.h"
 #include "fabric/shm.h"
 #include "fabric/tcp.h"
+#include "fabric/verbs.h"
 #include "fiber/task.h"
 
 enum {
@@ -27,6 +28,7 @@ enum {
 static const struct far_fabric_ops *const fabric_backends[] = {
 	&shm_fabric_ops,
 	&tcp_fabric_ops,
+	&verbs_fabric_ops,
 };
 
 /* What one task noted and waits for. */

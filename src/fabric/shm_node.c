@@ -28,6 +28,7 @@
 #include "fabric/shm_process.h"
 #include "fabric/shm_region.h"
 #include "fabric/tcp_agent.h"
+#include "fabric/verbs_server.h"
 #include "pool/node.h"
 
 struct shm_node {
@@ -36,6 +37,7 @@ struct shm_node {
 	struct endpoint *endpoint;
 	struct shm_listener *listener; /* NULL: nobody maps the region */
 	struct tcp_agent *agent;       /* NULL: no client is elsewhere */
+	struct verbs_server *verbs;    /* NULL: those have no RDMA */
 	int signal, parent;
 	struct shm_file file; /* what others do to the region's */
 	bool lost;            /* its name is gone, or leads elsewhere */
@@ -229,6 +231,28 @@ shm_node_watch_file(struct shm_node *n, const char *path, struct shm_why *why)
 
 /* Start and end --------------------------------------------------------------------------------------------- */
 
+/* Are its clients to reach the region by RDMA? */
+static bool
+shm_node_has_rdma(const struct shm_node_opts *opts)
+{
+	return opts->listen && strncmp(opts->listen, "verbs:", 6) == 0;
+}
+
+/* Puts the region behind an RDMA device. Its pages must stay where they are from now on. */
+static int
+shm_node_register(struct shm_node *n, const struct shm_node_opts *opts, struct shm_why *why)
+{
+	struct tcp_uri uri;
+	int err = tcp_agent_parse(opts->listen, &uri, why);
+
+	n->region.huge = false;
+	if (!err)
+		err = verbs_server_open(&uri, &n->region, &n->verbs, why);
+	if (!err && opts->log)
+		fprintf(opts->log, "farside node: %s\n", verbs_server_name(n->verbs));
+	return err;
+}
+
 static int
 shm_node_listen(struct shm_node *n, const struct shm_node_opts *opts, struct shm_why *why)
 {
@@ -246,6 +270,10 @@ shm_node_listen(struct shm_node *n, const struct shm_node_opts *opts, struct shm
 	};
 	int err = opts->path ? shm_listener_open(&lo, &n->listener, why) : 0;
 
+	if (!err && shm_node_has_rdma(opts))
+		err = shm_node_register(n, opts, why);
+	if (!err && n->verbs)
+		to.attach = verbs_server_attach(n->verbs);
 	if (!err && opts->listen)
 		err = tcp_agent_open(&to, &n->agent, why);
 	return err;
@@ -286,6 +314,10 @@ shm_node_open(const struct shm_node_opts *opts, struct shm_node **out, struct sh
 	if ((opts->path && (err = shm_listener_check(opts->path, why)) != 0) ||
 	    (opts->listen && (err = tcp_agent_parse(opts->listen, &uri, why)) != 0))
 		return err;
+	/* The device's atomics and those of processors are not atomic among each other. */
+	if (opts->path && shm_node_has_rdma(opts))
+		return shm_why(why, -FAR_EINVAL,
+			       "a node serves clients by shm: or by verbs:, not both");
 	if ((n = calloc(1, sizeof(*n))) == NULL)
 		return shm_why(why, -FAR_ENOMEM, "out of memory");
 	n->loop.epoll = n->signal = n->parent = n->file.notify = -1;
@@ -314,6 +346,7 @@ shm_node_close(struct shm_node *n)
 	if (n == NULL)
 		return;
 	tcp_agent_close(n->agent);
+	verbs_server_close(n->verbs);
 	shm_listener_close(n->listener);
 	endpoint_close(n->endpoint);
 	shm_region_close(&n->region);

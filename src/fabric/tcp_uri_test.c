@@ -48,9 +48,26 @@ static void
 test_uri_that_is_wrong_is_refused(void)
 {
 	static const char *const wrong[] = {
-		"", "/", "//", "//a", "//a:", "//:1", "//a:65536", "//a:x", "//a:1,", "//[::1:1", "//a:1?", "//a:1?key=",
-		"//a:1?nonsense", "//a:1?device=", "//a:1?gid=", "//a:1?gid=256", "//a:1?gid=x", "//a:1?windows=yes",
-		"//a:1?gid=1&", "//a:1?&gid=1",
+		"",
+		"/",
+		"//",
+		"//a",
+		"//a:",
+		"//:1",
+		"//a:65536",
+		"//a:x",
+		"//a:1,",
+		"//[::1:1",
+		"//a:1?",
+		"//a:1?key=",
+		"//a:1?nonsense",
+		"//a:1?device=",
+		"//a:1?gid=",
+		"//a:1?gid=256",
+		"//a:1?gid=x",
+		"//a:1?windows=yes",
+		"//a:1?gid=1&",
+		"//a:1?&gid=1",
 		"//a:1?device=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
 	};
 	struct tcp_uri u;

@@ -518,7 +518,7 @@ sim_step(struct far_sim *s)
 	struct sim_run *r;
 	struct sim_lane *l;
 	uint64_t words;
-	uint32_t lane, from, bit;
+	uint32_t from, bit;
 	int status;
 
 	/* 1. Who: the same one as before, or anybody. Bits 0-5 and 32-63 of the draw. */
@@ -531,8 +531,7 @@ sim_step(struct far_sim *s)
 	}
 	r = s->active[s->at];
 	/* 2. Which operation, which words: the first one left from a random place on. */
-	lane = (uint32_t)((draw >> 6 & 255) * r->lanes_n >> 8);
-	l = &r->lanes[lane];
+	l = &r->lanes[r->lanes_n == 1 ? 0 : (draw >> 6 & 255) * r->lanes_n >> 8];
 	from = (uint32_t)((draw >> 16 & 0xffff) * l->words >> 16);
 	bit = (uint32_t)__builtin_ctzll(l->left >> from | l->left << (-from & 63));
 	words = sim_step_words(s, l, (bit + from) & 63);

@@ -1,99 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* record_test.c -- each format's good and bad inputs, through files as `farside load` reads them. */
-#include "cli/record.h"
-
 #include <fcntl.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "base/rand.h"
 #include "cli/bytes.h"
-#include "test.h"
-
-#define PATH_MAX_TEST 64
-
-static char test_path[PATH_MAX_TEST];
-
-/* A new file of these bytes. */
-static const char *
-test_file(const void *data, size_t len)
-{
-	int fd;
-
-	strcpy(test_path, "/tmp/farside-record-XXXXXX");
-	fd = mkstemp(test_path);
-	REQUIRE(fd >= 0);
-	REQUIRE(write(fd, data, len) == (ssize_t)len);
-	close(fd);
-	return test_path;
-}
-
-/* Opens a source over `text`; the file is gone at once. */
-static struct record_source *
-test_open(const void *text, size_t len, const struct record_opts *opts)
-{
-	struct record_source *r = NULL;
-
-	REQUIRE(record_open(test_file(text, len), opts, &r) == 0);
-	unlink(test_path);
-	return r;
-}
-
-#define OPEN(text, ...) test_open(text, sizeof(text) - 1, &(struct record_opts){ __VA_ARGS__ })
-
-/* The next record must be this one. */
-static void
-test_expect(struct record_source *r, const char *key, const char *value, unsigned line)
-{
-	struct record rec;
-	int got = record_next(r, &rec);
-
-	if (got != 1) {
-		printf("# instead of key '%s': %d, %s\n", key, got, record_error(r));
-		test_failures++;
-		return;
-	}
-	if (rec.key.len != strlen(key) || memcmp(rec.key.data, key, rec.key.len) != 0 ||
-	    rec.value.len != strlen(value) || memcmp(rec.value.data, value, rec.value.len) != 0) {
-		printf("# got '%.*s' = '%.*s', not '%s' = '%s'\n", (int)rec.key.len, (const char *)rec.key.data,
-		       (int)rec.value.len, (const char *)rec.value.data, key, value);
-		test_failures++;
-	}
-	CHECK_EQ(rec.line, line);
-}
-
-/* The next call must fail like this, with `text` after the file's name. */
-static void
-test_expect_error(struct record_source *r, int err, const char *text)
-{
-	struct record rec;
-
-	CHECK_EQ(record_next(r, &rec), err);
-	if (!strstr(record_error(r), text)) {
-		printf("# error '%s' lacks '%s'\n", record_error(r), text);
-		test_failures++;
-	}
-}
-
-static void
-test_end(struct record_source *r)
-{
-	struct record rec;
-
-	CHECK_EQ(record_next(r, &rec), 0);
-	CHECK_EQ(record_next(r, &rec), 0);
-	record_close(r);
-}
+#include "cli/record_rig.h"
 
 static void
 test_csv_plain_gives_rows_as_json_in_column_order(void)
 {
 	struct record_source *r = OPEN("id,b,a\n1,x,y\n2,, z \n", .key = "id");
 
-	test_expect(r, "1", "{\"b\":\"x\",\"a\":\"y\"}", 2);
-	test_expect(r, "2", "{\"b\":\"\",\"a\":\" z \"}", 3);
+	record_expect(r, "1", "{\"b\":\"x\",\"a\":\"y\"}", 2);
+	record_expect(r, "2", "{\"b\":\"\",\"a\":\" z \"}", 3);
 	CHECK_EQ(record_format(r), RECORD_CSV);
-	test_end(r);
+	record_expect_end(r);
 }
 
 static void
@@ -101,9 +23,9 @@ test_csv_quotes_commas_and_newlines_are_kept(void)
 {
 	struct record_source *r = OPEN("id,v\n\"a,\"\"b\",\"two\nlines\"\nc,d", .key = "id");
 
-	test_expect(r, "a,\"b", "{\"v\":\"two\\nlines\"}", 2);
-	test_expect(r, "c", "{\"v\":\"d\"}", 4);
-	test_end(r);
+	record_expect(r, "a,\"b", "{\"v\":\"two\\nlines\"}", 2);
+	record_expect(r, "c", "{\"v\":\"d\"}", 4);
+	record_expect_end(r);
 }
 
 static void
@@ -111,9 +33,9 @@ test_csv_crlf_bom_and_blank_lines_are_no_data(void)
 {
 	struct record_source *r = OPEN("\xef\xbb\xbfid,v\r\n\r\n1,x\r\n\n2,y\r\n", .key = "id", .value = "v");
 
-	test_expect(r, "1", "x", 3);
-	test_expect(r, "2", "y", 5);
-	test_end(r);
+	record_expect(r, "1", "x", 3);
+	record_expect(r, "2", "y", 5);
+	record_expect_end(r);
 }
 
 static void
@@ -121,10 +43,10 @@ test_csv_wrong_column_count_names_line_and_goes_on(void)
 {
 	struct record_source *r = OPEN("id,v\n1,a,b\n2\n3,c\n", .key = "id", .value = "v");
 
-	test_expect_error(r, -FAR_ESYNTAX, ":2: 3 columns where the header has 2");
-	test_expect_error(r, -FAR_ESYNTAX, ":3: 1 column where the header has 2");
-	test_expect(r, "3", "c", 4);
-	test_end(r);
+	record_expect_error(r, -FAR_ESYNTAX, ":2: 3 columns where the header has 2");
+	record_expect_error(r, -FAR_ESYNTAX, ":3: 1 column where the header has 2");
+	record_expect(r, "3", "c", 4);
+	record_expect_end(r);
 }
 
 static void
@@ -132,10 +54,10 @@ test_csv_bad_quote_names_line_and_goes_on(void)
 {
 	struct record_source *r = OPEN("id,v\n1,a\"b\n2,\"c\"d\n3,e\n", .key = "id", .value = "v");
 
-	test_expect_error(r, -FAR_ESYNTAX, ":2: a quote stands");
-	test_expect_error(r, -FAR_ESYNTAX, ":3: a quote stands");
-	test_expect(r, "3", "e", 4);
-	test_end(r);
+	record_expect_error(r, -FAR_ESYNTAX, ":2: a quote stands");
+	record_expect_error(r, -FAR_ESYNTAX, ":3: a quote stands");
+	record_expect(r, "3", "e", 4);
+	record_expect_end(r);
 }
 
 static void
@@ -143,9 +65,9 @@ test_csv_open_quote_at_end_names_first_line(void)
 {
 	struct record_source *r = OPEN("id,v\n1,a\n2,\"b\nc\nd\n", .key = "id", .value = "v");
 
-	test_expect(r, "1", "a", 2);
-	test_expect_error(r, -FAR_ESYNTAX, ":3: a quote is opened and never closed");
-	test_end(r);
+	record_expect(r, "1", "a", 2);
+	record_expect_error(r, -FAR_ESYNTAX, ":3: a quote is opened and never closed");
+	record_expect_end(r);
 }
 
 static void
@@ -153,9 +75,9 @@ test_csv_lone_carriage_return_is_an_error(void)
 {
 	struct record_source *r = OPEN("id,v\n1,a\r2,b\n3,c\n", .key = "id", .value = "v");
 
-	test_expect_error(r, -FAR_ESYNTAX, ":2: a carriage return");
-	test_expect(r, "3", "c", 3);
-	test_end(r);
+	record_expect_error(r, -FAR_ESYNTAX, ":2: a carriage return");
+	record_expect(r, "3", "c", 3);
+	record_expect_end(r);
 }
 
 static void
@@ -163,25 +85,25 @@ test_csv_missing_column_fails_for_good(void)
 {
 	struct record_source *r = OPEN("id,v\n1,a\n", .key = "no");
 
-	test_expect_error(r, -FAR_EINVAL, ":1: there is no column 'no'; the columns are id, v");
+	record_expect_error(r, -FAR_EINVAL, ":1: there is no column 'no'; the columns are id, v");
 	record_close(r);
 	r = OPEN("id,v\n", .key = "id,no");
-	test_expect_error(r, -FAR_EINVAL, ":1: there is no column 'no'; the columns are id, v");
+	record_expect_error(r, -FAR_EINVAL, ":1: there is no column 'no'; the columns are id, v");
 	record_close(r);
 	r = OPEN("id\tv\n", .key = "id", .value = "no");
-	test_expect_error(r, -FAR_EINVAL, ":1: there is no column 'no'; the columns are id, v");
+	record_expect_error(r, -FAR_EINVAL, ":1: there is no column 'no'; the columns are id, v");
 	record_close(r);
 	r = OPEN("", .key = "id", .format = RECORD_CSV);
-	test_expect_error(r, -FAR_EINVAL, ": it is empty: a first line must name the columns");
+	record_expect_error(r, -FAR_EINVAL, ": it is empty: a first line must name the columns");
 	record_close(r);
 	r = OPEN("id,v\n1,a\n", .key = "id", .value = "w");
-	test_expect_error(r, -FAR_EINVAL, "there is no column 'w'");
+	record_expect_error(r, -FAR_EINVAL, "there is no column 'w'");
 	record_close(r);
 	r = OPEN("id,v,id\n1,a,b\n", .key = "id");
-	test_expect_error(r, -FAR_EINVAL, ":1: two columns have the name 'id'");
+	record_expect_error(r, -FAR_EINVAL, ":1: two columns have the name 'id'");
 	record_close(r);
 	r = OPEN("id,v\n1,a\n", .format = RECORD_CSV);
-	test_expect_error(r, -FAR_EINVAL, "--key COLUMN");
+	record_expect_error(r, -FAR_EINVAL, "--key COLUMN");
 	record_close(r);
 }
 
@@ -191,14 +113,14 @@ test_csv_nul_and_bad_utf8_pass_raw_and_not_as_json(void)
 	struct record_source *r = OPEN("id,v\n1,a\0b\n2,\xff\n", .key = "id");
 	struct record rec;
 
-	test_expect(r, "1", "{\"v\":\"a\\u0000b\"}", 2);
-	test_expect_error(r, -FAR_ESYNTAX, ":3: column 'v' is not UTF-8");
-	test_end(r);
+	record_expect(r, "1", "{\"v\":\"a\\u0000b\"}", 2);
+	record_expect_error(r, -FAR_ESYNTAX, ":3: column 'v' is not UTF-8");
+	record_expect_end(r);
 	r = OPEN("id,v\n1,a\0b\n2,\xff\n", .key = "id", .value = "v");
 	CHECK_EQ(record_next(r, &rec), 1);
 	CHECK(rec.value.len == 3 && memcmp(rec.value.data, "a\0b", 3) == 0);
-	test_expect(r, "2", "\xff", 3);
-	test_end(r);
+	record_expect(r, "2", "\xff", 3);
+	record_expect_end(r);
 }
 
 static void
@@ -206,8 +128,8 @@ test_csv_joined_key_and_prefix_make_one_key(void)
 {
 	struct record_source *r = OPEN("a,b,c\n1,2,3\n", .key = "c,a", .prefix = "dev:");
 
-	test_expect(r, "dev:3,1", "{\"b\":\"2\"}", 2);
-	test_end(r);
+	record_expect(r, "dev:3,1", "{\"b\":\"2\"}", 2);
+	record_expect_end(r);
 }
 
 static void
@@ -215,8 +137,8 @@ test_csv_other_delimiter_is_used(void)
 {
 	struct record_source *r = OPEN("a;b\n1;2,5\n", .key = "a", .value = "b", .delimiter = ';');
 
-	test_expect(r, "1", "2,5", 2);
-	test_end(r);
+	record_expect(r, "1", "2,5", 2);
+	record_expect_end(r);
 }
 
 static void
@@ -224,8 +146,8 @@ test_csv_empty_key_is_an_error(void)
 {
 	struct record_source *r = OPEN("a,b\n,x\n", .key = "a", .prefix = "p");
 
-	test_expect_error(r, -FAR_ESYNTAX, ":2: the key is empty");
-	test_end(r);
+	record_expect_error(r, -FAR_ESYNTAX, ":2: the key is empty");
+	record_expect_end(r);
 }
 
 static void
@@ -233,11 +155,11 @@ test_tsv_quotes_are_plain_text(void)
 {
 	struct record_source *r = OPEN("id\tv\n1\t6\" pipe\n\"2\t\n3\n", .key = "id", .value = "v");
 
-	test_expect(r, "1", "6\" pipe", 2);
-	test_expect(r, "\"2", "", 3);
-	test_expect_error(r, -FAR_ESYNTAX, ":4: 1 column where the header has 2");
+	record_expect(r, "1", "6\" pipe", 2);
+	record_expect(r, "\"2", "", 3);
+	record_expect_error(r, -FAR_ESYNTAX, ":4: 1 column where the header has 2");
 	CHECK_EQ(record_format(r), RECORD_TSV);
-	test_end(r);
+	record_expect_end(r);
 }
 
 static void
@@ -245,11 +167,11 @@ test_ini_sections_become_records(void)
 {
 	struct record_source *r = OPEN("# note\n; other\n\n[ab c]\nx = 1 = 2\ny: http://z\n  more\n\n[d]\n[e]\nk=\n");
 
-	test_expect(r, "ab c", "{\"x\":\"1 = 2\",\"y\":\"http://z\\nmore\"}", 4);
-	test_expect(r, "d", "{}", 9);
-	test_expect(r, "e", "{\"k\":\"\"}", 10);
+	record_expect(r, "ab c", "{\"x\":\"1 = 2\",\"y\":\"http://z\\nmore\"}", 4);
+	record_expect(r, "d", "{}", 9);
+	record_expect(r, "e", "{\"k\":\"\"}", 10);
 	CHECK_EQ(record_format(r), RECORD_INI);
-	test_end(r);
+	record_expect_end(r);
 }
 
 static void
@@ -257,9 +179,9 @@ test_ini_other_key_keeps_the_section_in_the_value(void)
 {
 	struct record_source *r = OPEN("[s]\nid = 7\nz = 8\n[t]\nz = 9\n", .key = "id");
 
-	test_expect(r, "7", "{\"@section\":\"s\",\"z\":\"8\"}", 1);
-	test_expect_error(r, -FAR_ESYNTAX, ":4: there is no 'id' here");
-	test_end(r);
+	record_expect(r, "7", "{\"@section\":\"s\",\"z\":\"8\"}", 1);
+	record_expect_error(r, -FAR_ESYNTAX, ":4: there is no 'id' here");
+	record_expect_end(r);
 }
 
 static void
@@ -268,12 +190,12 @@ test_ini_errors_name_their_line_and_skip_the_section(void)
 	struct record_source *r =
 		OPEN("x = 1\n[a]\nnonsense\ny = 2\n[b]\nz = 3\nz = 4\n[c\n[d]\nq = 5\n", .format = RECORD_INI);
 
-	test_expect_error(r, -FAR_ESYNTAX, ":1: expected [SECTION] first");
-	test_expect_error(r, -FAR_ESYNTAX, ":3: expected NAME = VALUE");
-	test_expect_error(r, -FAR_ESYNTAX, ":7: 'z' comes twice");
-	test_expect_error(r, -FAR_ESYNTAX, ":8: a section's name must end with ]");
-	test_expect(r, "d", "{\"q\":\"5\"}", 9);
-	test_end(r);
+	record_expect_error(r, -FAR_ESYNTAX, ":1: expected [SECTION] first");
+	record_expect_error(r, -FAR_ESYNTAX, ":3: expected NAME = VALUE");
+	record_expect_error(r, -FAR_ESYNTAX, ":7: 'z' comes twice");
+	record_expect_error(r, -FAR_ESYNTAX, ":8: a section's name must end with ]");
+	record_expect(r, "d", "{\"q\":\"5\"}", 9);
+	record_expect_end(r);
 }
 
 static void
@@ -281,10 +203,10 @@ test_ini_bad_header_after_a_good_section_loses_only_itself(void)
 {
 	struct record_source *r = OPEN("[a]\nx = 1\n[b\ny = 2\n[c]\nz = 3\n");
 
-	test_expect(r, "a", "{\"x\":\"1\"}", 1);
-	test_expect_error(r, -FAR_ESYNTAX, ":3: a section's name must end with ]");
-	test_expect(r, "c", "{\"z\":\"3\"}", 5);
-	test_end(r);
+	record_expect(r, "a", "{\"x\":\"1\"}", 1);
+	record_expect_error(r, -FAR_ESYNTAX, ":3: a section's name must end with ]");
+	record_expect(r, "c", "{\"z\":\"3\"}", 5);
+	record_expect_end(r);
 }
 
 static void
@@ -295,12 +217,12 @@ test_json_members_keep_their_text(void)
 		     " \"o\": {\"a\": [1, \"}]\\\"\"]} , \"s\": \"\\u00e9\"}\n\n{\"v\":null,\"id\":\"k\"}",
 		     .key = "id");
 
-	test_expect(r, "1", "{\"n\": 1.10,\"big\": 123456789012345678901234567890,\"o\": {\"a\": [1, \"}]\\\"\"]},"
-			    "\"s\": \"\\u00e9\"}",
-		    1);
-	test_expect(r, "k", "{\"v\":null}", 3);
+	record_expect(r, "1", "{\"n\": 1.10,\"big\": 123456789012345678901234567890,\"o\": {\"a\": [1, \"}]\\\"\"]},"
+			      "\"s\": \"\\u00e9\"}",
+		      1);
+	record_expect(r, "k", "{\"v\":null}", 3);
 	CHECK_EQ(record_format(r), RECORD_JSON);
-	test_end(r);
+	record_expect_end(r);
 }
 
 static void
@@ -309,10 +231,10 @@ test_json_value_member_is_raw(void)
 	struct record_source *r = OPEN("{\"id\":\"a\",\"v\":\"x\\n\"}\n{\"v\":[1, 2],\"id\":\"b\"}\n{\"id\":\"c\"}\n",
 				       .key = "id", .value = "v");
 
-	test_expect(r, "a", "x\n", 1);
-	test_expect(r, "b", "[1, 2]", 2);
-	test_expect_error(r, -FAR_ESYNTAX, ":3: there is no 'v' here");
-	test_end(r);
+	record_expect(r, "a", "x\n", 1);
+	record_expect(r, "b", "[1, 2]", 2);
+	record_expect_error(r, -FAR_ESYNTAX, ":3: there is no 'v' here");
+	record_expect_end(r);
 }
 
 static void
@@ -321,14 +243,14 @@ test_json_errors_name_their_line_and_go_on(void)
 	struct record_source *r = OPEN(
 		"{\"id\":1}\n{\"id\":}\n[1]\n{\"id\":1,\"id\":2}\n{\"x\":1}\n{\"id\":[]}\n{\"id\":2}\n", .key = "id");
 
-	test_expect(r, "1", "{}", 1);
-	test_expect_error(r, -FAR_ESYNTAX, ":2: not JSON");
-	test_expect_error(r, -FAR_ESYNTAX, ":3: not a JSON object");
-	test_expect_error(r, -FAR_ESYNTAX, ":4: not JSON: duplicate");
-	test_expect_error(r, -FAR_ESYNTAX, ":5: there is no 'id' here");
-	test_expect_error(r, -FAR_ESYNTAX, ":6: the key 'id' is neither");
-	test_expect(r, "2", "{}", 7);
-	test_end(r);
+	record_expect(r, "1", "{}", 1);
+	record_expect_error(r, -FAR_ESYNTAX, ":2: not JSON");
+	record_expect_error(r, -FAR_ESYNTAX, ":3: not a JSON object");
+	record_expect_error(r, -FAR_ESYNTAX, ":4: not JSON: duplicate");
+	record_expect_error(r, -FAR_ESYNTAX, ":5: there is no 'id' here");
+	record_expect_error(r, -FAR_ESYNTAX, ":6: the key 'id' is neither");
+	record_expect(r, "2", "{}", 7);
+	record_expect_end(r);
 }
 
 static void
@@ -337,12 +259,12 @@ test_dump_is_recognised_and_gives_every_byte(void)
 	struct record_source *r = OPEN("{\"key\":\"a\",\"value\":\"\"}\n{\"key64\":\"AP8=\",\"value\":\"\\u0000\"}\n");
 	struct record rec;
 
-	test_expect(r, "a", "", 1);
+	record_expect(r, "a", "", 1);
 	CHECK_EQ(record_next(r, &rec), 1);
 	CHECK(rec.key.len == 2 && memcmp(rec.key.data, "\0\xff", 2) == 0);
 	CHECK(rec.value.len == 1 && memcmp(rec.value.data, "\0", 1) == 0);
 	CHECK_EQ(record_format(r), RECORD_DUMP);
-	test_end(r);
+	record_expect_end(r);
 }
 
 static void
@@ -353,11 +275,11 @@ test_dump_errors_name_their_line(void)
 		     "{\"key\":\"c\",\"value\":\"\",\"x\":1}\n",
 		     .format = RECORD_DUMP);
 
-	test_expect_error(r, -FAR_ESYNTAX, ":1: expected");
-	test_expect_error(r, -FAR_ESYNTAX, ":2: malformed base64");
-	test_expect_error(r, -FAR_ESYNTAX, ":3: expected");
-	test_expect_error(r, -FAR_ESYNTAX, ":4: expected");
-	test_end(r);
+	record_expect_error(r, -FAR_ESYNTAX, ":1: expected");
+	record_expect_error(r, -FAR_ESYNTAX, ":2: malformed base64");
+	record_expect_error(r, -FAR_ESYNTAX, ":3: expected");
+	record_expect_error(r, -FAR_ESYNTAX, ":4: expected");
+	record_expect_end(r);
 }
 
 static void
@@ -365,17 +287,17 @@ test_format_unknown_is_said(void)
 {
 	struct record_source *r = OPEN("hello\n", .key = "x");
 
-	test_expect_error(r, -FAR_EINVAL, "cannot tell what format");
+	record_expect_error(r, -FAR_EINVAL, "cannot tell what format");
 	record_close(r);
 	r = OPEN("", .key = "x");
-	test_end(r);
+	record_expect_end(r);
 	r = OPEN("{\"a\":1}\n");
-	test_expect_error(r, -FAR_EINVAL, "--key NAME");
+	record_expect_error(r, -FAR_EINVAL, "--key NAME");
 	record_close(r);
 	r = OPEN("\xff\xfe"
 		 "a\0",
 		 .key = "x");
-	test_expect_error(r, -FAR_EIO, "UTF-16");
+	record_expect_error(r, -FAR_EIO, "UTF-16");
 	record_close(r);
 }
 
@@ -403,10 +325,10 @@ test_gzip_members_are_one_text(void)
 
 	test_gzip(&b, "id,v\n1,", 7);
 	test_gzip(&b, "a\n2,b\n", 6);
-	r = test_open(b.data, b.len, &opts);
-	test_expect(r, "1", "a", 2);
-	test_expect(r, "2", "b", 3);
-	test_end(r);
+	r = record_open_text(b.data, b.len, &opts);
+	record_expect(r, "1", "a", 2);
+	record_expect(r, "2", "b", 3);
+	record_expect_end(r);
 	bytes_free(&b);
 }
 
@@ -420,14 +342,14 @@ test_gzip_truncated_or_damaged_is_an_error(void)
 	int got;
 
 	test_gzip(&b, "id,v\n1,a\n", 9);
-	r = test_open(b.data, b.len - 6, &opts);
+	r = record_open_text(b.data, b.len - 6, &opts);
 	while ((got = record_next(r, &rec)) == 1)
 		;
 	CHECK_EQ(got, -FAR_EIO);
 	CHECK(strstr(record_error(r), "the gzip data ends too early") != NULL);
 	record_close(r);
 	b.data[b.len - 8] ^= 1; /* the check sum */
-	r = test_open(b.data, b.len, &opts);
+	r = record_open_text(b.data, b.len, &opts);
 	while ((got = record_next(r, &rec)) == 1)
 		;
 	CHECK_EQ(got, -FAR_EIO);
@@ -435,7 +357,7 @@ test_gzip_truncated_or_damaged_is_an_error(void)
 	record_close(r);
 	b.data[b.len - 8] ^= 1;
 	REQUIRE(bytes_add(&b, "xx", 2) == 0);
-	r = test_open(b.data, b.len, &opts);
+	r = record_open_text(b.data, b.len, &opts);
 	while ((got = record_next(r, &rec)) == 1)
 		;
 	CHECK_EQ(got, -FAR_EIO);
@@ -463,13 +385,13 @@ test_line_of_twenty_mib_is_read_and_longer_than_limit_skipped(void)
 	memset(b.data + b.len, 'z', (size_t)20 << 20);
 	b.len += (size_t)20 << 20;
 	bytes_add(&b, "\n4,ok\n", 6);
-	r = test_open(b.data, b.len, &opts);
+	r = record_open_text(b.data, b.len, &opts);
 	CHECK_EQ(record_next(r, &rec), 1);
 	CHECK_EQ(rec.value.len, value);
-	test_expect_error(r, -FAR_ESYNTAX, ":3: the line is longer than 24 MiB");
-	test_expect_error(r, -FAR_ESYNTAX, ":4: the value has 20971520 bytes");
-	test_expect(r, "4", "ok", 5);
-	test_end(r);
+	record_expect_error(r, -FAR_ESYNTAX, ":3: the line is longer than 24 MiB");
+	record_expect_error(r, -FAR_ESYNTAX, ":4: the value has 20971520 bytes");
+	record_expect(r, "4", "ok", 5);
+	record_expect_end(r);
 	bytes_free(&b);
 }
 
@@ -485,13 +407,13 @@ test_pipe_that_is_slow_would_wait_and_then_goes_on(void)
 	snprintf(path, sizeof(path), "/dev/fd/%d", fds[0]);
 	REQUIRE(record_open(path, &opts, &r) == 0);
 	REQUIRE(write(fds[1], "id,v\n1,a\n2,", 11) == 11);
-	test_expect(r, "1", "a", 2);
+	record_expect(r, "1", "a", 2);
 	CHECK(record_would_wait(r));
 	REQUIRE(write(fds[1], "b\n", 2) == 2);
 	CHECK(!record_would_wait(r));
-	test_expect(r, "2", "b", 3);
+	record_expect(r, "2", "b", 3);
 	close(fds[1]);
-	test_end(r);
+	record_expect_end(r);
 	close(fds[0]);
 }
 
@@ -559,7 +481,7 @@ test_any_format_of_damaged_input_ends_with_sane_records(void)
 		int got;
 
 		memcpy(text, sample, len);
-		r = test_open(text, test_mutate(&rng, text, len), &opts);
+		r = record_open_text(text, test_mutate(&rng, text, len), &opts);
 		do {
 			got = record_next(r, &rec);
 			CHECK(got != 1 || (rec.key.len > 0 && rec.key.len < 300 && rec.value.len < 2000));

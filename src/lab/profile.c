@@ -120,11 +120,10 @@ profile_set(struct nic_profile *p, const struct profile_key *k, const char *text
 	case PROFILE_COUNT:
 		*to = (uint64_t)value;
 		return (double)*to == value;
-	case PROFILE_FLAG:
+	default: /* PROFILE_FLAG */
 		*((bool *)p + k->at) = value == 1;
 		return value == 0 || value == 1;
 	}
-	return false;
 }
 
 /* Parsing ----------------------------------------------------------------------------------------------------- */

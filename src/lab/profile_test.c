@@ -2,6 +2,8 @@
 /* Parsing and finding profiles, and that those that are installed make sense. */
 #include "lab/profile.h"
 
+#include <unistd.h>
+
 #include <farside/error.h>
 
 #include "lab/verbs.h"
@@ -30,6 +32,10 @@ test_profile_text_gives_units_of_the_model(void)
 	CHECK_EQ(p.send_cache, 1024);
 	CHECK(p.batch && !p.loads);
 	CHECK_EQ(p.client_out, 0);
+	/* 0 is no limit. */
+	REQUIRE(parse("rtt_ns=1\ncredits=1\nthreads=1\nnode_in_gbit=0\nbatch=0\n", &p) == 0);
+	CHECK_EQ(p.node_in, 0);
+	CHECK(!p.batch);
 }
 
 static void
@@ -49,6 +55,11 @@ test_profile_text_that_is_wrong_is_refused_with_its_line(void)
 		{ "credits = 1.5\n", "line 1 has no value" },
 		{ "batch = 2\n", "line 1 has no value" },
 		{ "node_out_gbit = 1e-30\n", "line 1 has no value" },
+		{ "credits = 8t\n", "line 1 has no value" },
+		{ "credits = 8k8\n", "line 1 has no value" },
+		{ "rtt_ns = inf\n", "line 1 has no value" },
+		{ "rtt_ns = 1\nthreads = 1\n", "must not be 0" },
+		{ "rtt_ns = 1\ncredits = 1\n", "must not be 0" },
 		{ "credits = 8\nthreads = 1\n", "must not be 0" },
 		{ "", "must not be 0" },
 	};
@@ -79,6 +90,52 @@ test_unknown_profile_tells_which_there_are(void)
 }
 
 static void
+profile_file(const char *path, const char *text, size_t len)
+{
+	FILE *f = fopen(path, "w");
+
+	REQUIRE(f && fwrite(text, 1, len, f) == len && fclose(f) == 0);
+}
+
+/* Files that are none, and a folder of one's own. */
+static void
+test_profile_files_that_are_none_are_refused(void)
+{
+	static const char good[] = "rtt_ns=1\ncredits=1\nthreads=1\n";
+	static char large[65 << 10], far_away[5000];
+	char dir[] = "/tmp/farside-profile-XXXXXX", path[64], deep[80], *was = strdup(getenv("FARSIDE_PROFILES"));
+	struct nic_profile p = { .rtt = 7 };
+
+	REQUIRE(was && mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/mine.ini", dir);
+	profile_file(path, "rtt_ns = 1\0", 11);
+	CHECK_EQ(profile_load(path, &p, message, sizeof(message)), -FAR_EINVAL);
+	memset(large, '\n', sizeof(large));
+	profile_file(path, large, sizeof(large));
+	CHECK_EQ(profile_load(path, &p, message, sizeof(message)), -FAR_EINVAL);
+	CHECK(strstr(message, "cannot be read"));
+	CHECK_EQ(profile_load("/tmp/", &p, message, sizeof(message)), -FAR_EIO);
+	profile_file(path, good, sizeof(good) - 1);
+	snprintf(deep, sizeof(deep), "%s/deeper", path);
+	CHECK_EQ(profile_load(deep, &p, message, sizeof(message)), -FAR_EIO);
+	CHECK_EQ(p.rtt, 7);
+	setenv("FARSIDE_PROFILES", dir, 1);
+	CHECK_EQ(profile_load("mine", &p, message, sizeof(message)), 0);
+	CHECK(p.rtt == 1000 && strcmp(p.name, "mine") == 0);
+	CHECK_EQ(profile_load("other", &p, message, sizeof(message)), -FAR_ENOENT);
+	CHECK(strstr(message, "mine"));
+	memset(far_away, 'x', sizeof(far_away) - 1);
+	setenv("FARSIDE_PROFILES", far_away, 1);
+	CHECK_EQ(profile_load("mine", &p, message, sizeof(message)), -FAR_ENOENT);
+	unsetenv("FARSIDE_PROFILES");
+	CHECK_EQ(profile_load("mine", &p, message, sizeof(message)), -FAR_ENOENT);
+	setenv("FARSIDE_PROFILES", was, 1);
+	free(was);
+	unlink(path);
+	rmdir(dir);
+}
+
+static void
 test_profiles_of_the_project_run(void)
 {
 	static const char *const names[] = { "cx4-100", "cx5-100", "cx6-200", "cxl", "tcp" };
@@ -99,4 +156,5 @@ test_profiles_of_the_project_run(void)
 
 TEST_MAIN(TEST(test_profile_text_gives_units_of_the_model),
 	  TEST(test_profile_text_that_is_wrong_is_refused_with_its_line),
-	  TEST(test_unknown_profile_tells_which_there_are), TEST(test_profiles_of_the_project_run))
+	  TEST(test_unknown_profile_tells_which_there_are), TEST(test_profile_files_that_are_none_are_refused),
+	  TEST(test_profiles_of_the_project_run))

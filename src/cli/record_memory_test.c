@@ -110,6 +110,48 @@ test_ini_out_of_memory_is_said(void)
 	hungry_sweep(&h, 8);
 }
 
+/* The memory for a text is full just before a continued line, or before the comma of the next member. */
+static void
+test_records_out_of_memory_at_a_seam_is_said(void)
+{
+	static char ini[400], json[400];
+	struct hungry h = { .text = ini, .opts = { .format = RECORD_INI }, .records = 1 };
+
+	snprintf(ini, sizeof(ini), "[one]\na=%0244d\n b\n", 1);
+	h.len = strlen(ini);
+	hungry_sweep(&h, 4);
+	snprintf(json, sizeof(json), "{\"k\":\"1\",\"v\":\"%0249d\",\"w\":1}\n", 1);
+	h = (struct hungry){ .text = json, .len = strlen(json), .opts = { .key = "k" }, .records = 1 };
+	hungry_sweep(&h, 4);
+}
+
+/* What there is instead of a column that there is not cannot be told. */
+static void
+test_missing_column_out_of_memory_is_said(void)
+{
+	struct hungry h = { .opts = { .key = "nothing" } };
+	char *text = hungry_table(',', &h.len);
+	uint64_t before;
+	int got;
+
+	h.text = text;
+	hungry_write(&h);
+	memory_stays_short = true;
+	for (unsigned k = 1;; k++) {
+		before = memory_failed;
+		memory_fail_at = k;
+		got = hungry_read(&h);
+		memory_fail_at = 0;
+		if (memory_failed == before)
+			break;
+		CHECK_EQ(got, -FAR_ENOMEM);
+	}
+	memory_stays_short = false;
+	CHECK_EQ(got, -FAR_EINVAL);
+	unlink(hungry_path);
+	free(text);
+}
+
 /* The first record of `text`, which is a bad section; returns how many allocations that took. */
 static uint64_t
 hungry_skip(const struct hungry *h, uint64_t fail_at, int want)
@@ -268,6 +310,7 @@ test_json_member_out_of_memory_amid_it_is_taken_back(void)
 }
 
 TEST_MAIN(TEST(test_tables_out_of_memory_is_said), TEST(test_ini_out_of_memory_is_said),
+	  TEST(test_records_out_of_memory_at_a_seam_is_said), TEST(test_missing_column_out_of_memory_is_said),
 	  TEST(test_ini_out_of_memory_behind_a_bad_section_is_said), TEST(test_json_out_of_memory_is_said),
 	  TEST(test_json_parser_out_of_memory_is_an_error), TEST(test_dump_out_of_memory_is_said),
 	  TEST(test_bytes_out_of_memory_leaves_the_buffer_as_it_was),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <limits.h>
+#include <pthread.h>
 
 #include "base/base.h"
 #include "fabric/shm.h"
@@ -344,6 +345,100 @@ test_credits_bound_what_is_in_flight(void)
 	CHECK_EQ(most_in_flight(0), 19 * 5 + 40);
 }
 
+/* A backend whose queue is full now and then. */
+static const struct far_fabric_ops *full_real;
+static unsigned full_refused, full_order[64], full_posted;
+
+static int
+full_post(struct far_fabric *f, struct far_chain *c)
+{
+	if (++full_refused % 3)
+		return -FAR_EAGAIN;
+	full_order[full_posted++ % FAR_LEN(full_order)] = (unsigned)c->number;
+	return full_real->post(f, c);
+}
+
+static void
+test_queue_full_keeps_the_order_and_loses_nothing(void)
+{
+	struct far_fabric_ops full;
+	struct world w;
+
+	full_refused = full_posted = 0;
+	world_open(&w, NULL);
+	full_real = w.f->ops;
+	full = *full_real;
+	full.post = full_post;
+	w.f->ops = &full;
+	for (int i = 0; i < 20; i++)
+		REQUIRE(far_loop_spawn(w.loop, w.f, five_reads_body, &w, 0) == 0);
+	far_loop_run(w.loop);
+	CHECK_EQ(full_posted, 20);
+	for (unsigned i = 0; i < full_posted; i++)
+		CHECK_EQ(full_order[i], i + 1);
+	CHECK_EQ(w.f->in_flight + w.f->ops_in_flight, 0);
+	w.f->ops = full_real;
+	world_close(&w);
+}
+
+enum { SHARED_ADDS = 2000 };
+
+static void
+shared_adds_body(struct far_task *t, void *arg)
+{
+	uint64_t old;
+
+	for (int i = 0; i < SHARED_ADDS; i++) {
+		far_faa(t, far_addr_make(0, 0), 1, &old);
+		CHECK_EQ(far_wait(t), 0);
+	}
+}
+
+/* A thread's own connection, through the queue of all. */
+struct sharer {
+	struct shm_memory *nodes;
+	struct far_shared_queue *queue;
+	pthread_t thread;
+};
+
+static void *
+sharer_thread(void *arg)
+{
+	struct sharer *s = arg;
+	struct far_fabric_opts opts = { .shared_queue = s->queue };
+	struct far_fabric *f;
+	struct far_loop *l;
+
+	REQUIRE(far_loop_open(NULL, &l) == 0);
+	REQUIRE(shm_connect_memory(s->nodes, NODES, l, &opts, &f) == 0);
+	REQUIRE(far_loop_spawn(l, f, shared_adds_body, NULL, 0) == 0);
+	far_loop_run(l);
+	far_fabric_close(f);
+	far_loop_close(l);
+	return NULL;
+}
+
+static void
+test_shared_queue_serves_threads_one_at_a_time(void)
+{
+	struct sharer s[3];
+	struct world w;
+
+	world_open(&w, NULL);
+	REQUIRE(far_shared_queue_new(&s[0].queue) == 0);
+	for (unsigned i = 0; i < FAR_LEN(s); i++) {
+		s[i].nodes = w.nodes;
+		s[i].queue = s[0].queue;
+		REQUIRE(pthread_create(&s[i].thread, NULL, sharer_thread, &s[i]) == 0);
+	}
+	for (unsigned i = 0; i < FAR_LEN(s); i++)
+		pthread_join(s[i].thread, NULL);
+	CHECK_EQ(*(uint64_t *)w.nodes[0].base, FAR_LEN(s) * SHARED_ADDS);
+	far_shared_queue_free(s[0].queue);
+	far_shared_queue_free(NULL);
+	world_close(&w);
+}
+
 static void
 foreign_unpark_body(struct far_task *t, void *arg)
 {
@@ -390,6 +485,11 @@ test_open_wrong_uris_are_refused(void)
 
 TEST_MAIN(TEST(test_verbs_one_of_each_do_what_they_say),
 	  TEST(test_verbs_at_wrong_addresses_end_with_access_errors),
-	  TEST(test_count_known_operations_give_their_frames), TEST(test_task_reused_inherits_nothing),
-	  TEST(test_call_replies_and_errors_come_back), TEST(test_credits_bound_what_is_in_flight),
-	  TEST(test_unpark_during_wait_is_kept_for_park), TEST(test_open_wrong_uris_are_refused))
+	  TEST(test_count_known_operations_give_their_frames),
+	  TEST(test_task_reused_inherits_nothing),
+	  TEST(test_call_replies_and_errors_come_back),
+	  TEST(test_credits_bound_what_is_in_flight),
+	  TEST(test_queue_full_keeps_the_order_and_loses_nothing),
+	  TEST(test_shared_queue_serves_threads_one_at_a_time),
+	  TEST(test_unpark_during_wait_is_kept_for_park),
+	  TEST(test_open_wrong_uris_are_refused))

@@ -278,8 +278,8 @@ history_join(struct history *h, size_t from)
 			h->ops[to++] = *op;
 			continue;
 		}
-		if (!call || call->id != op->id || call->ret || call->kind == HISTORY_ITEM ||
-		    op->ret <= call->call)
+		/* No item can be the call: they come behind all others. */
+		if (!call || call->id != op->id || call->ret || op->ret <= call->call)
 			return -FAR_ESYNTAX;
 		call->ret = op->ret;
 		call->result = op->result;

@@ -145,7 +145,11 @@ test_history_files_that_fail_say_so(void)
 	fclose(empty);
 	if (full) {
 		CHECK_EQ(history_print(&h, full), -FAR_EIO);
-		/* Also when the buffer had been written before, and what was left fitted. */
+		fclose(full);
+		full = fopen("/dev/full", "w");
+		REQUIRE(full);
+		/* Also when every write failed before, and nothing is left to be flushed. */
+		setvbuf(full, NULL, _IONBF, 0);
 		CHECK_EQ(history_print(&h, full), -FAR_EIO);
 		fclose(full);
 	}

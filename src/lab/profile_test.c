@@ -54,6 +54,7 @@ test_profile_text_that_is_wrong_is_refused_with_its_line(void)
 		{ "rtt_ns =\n", "line 1 has no value" },
 		{ "credits = 1.5\n", "line 1 has no value" },
 		{ "batch = 2\n", "line 1 has no value" },
+		{ "batch = 0.5\n", "line 1 has no value" },
 		{ "node_out_gbit = 1e-30\n", "line 1 has no value" },
 		{ "credits = 8t\n", "line 1 has no value" },
 		{ "credits = 8k8\n", "line 1 has no value" },

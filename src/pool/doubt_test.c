@@ -522,6 +522,28 @@ doubt_roots(struct rig *r, struct far_task *t, unsigned client)
 	free(list);
 }
 
+/* A name that does not end, and one that does not begin. */
+static void
+doubt_names(struct rig *r, struct far_task *t, unsigned client)
+{
+	struct pool_super *s = far_sim_region(r->sim, 0);
+	struct pool_root *root = (void *)((char *)s + s->roots_off), good = *root, *list;
+
+	memset(root->name, 'd', sizeof(root->name));
+	CHECK_EQ(pool_table_list(r->pool[client], t, &list), 0);
+	free(list);
+	memset(root->name, 0, sizeof(root->name));
+	CHECK_EQ(pool_table_list(r->pool[client], t, &list), 0);
+	free(list);
+	*root = good;
+	root->head += 4;
+	CHECK_EQ(pool_table_list(r->pool[client], t, &list), 0);
+	free(list);
+	*root = good;
+	CHECK_EQ(pool_table_list(r->pool[client], t, &list), 1);
+	free(list);
+}
+
 static void
 test_counters_and_names_that_cannot_be_are_not_shown(void)
 {
@@ -531,6 +553,7 @@ test_counters_and_names_that_cannot_be_are_not_shown(void)
 	rig_run(&r, 0, rig_make_table);
 	rig_run(&r, 0, doubt_counters);
 	rig_run(&r, 0, doubt_roots);
+	rig_run(&r, 0, doubt_names);
 	rig_run(&r, 0, rig_close_table);
 	rig_check_nodes(&r, 1);
 	rig_close(&r);
@@ -555,6 +578,73 @@ doubt_leave_all(struct rig *r, struct far_task *t, unsigned client)
 	for (size_t i = 0; i < 10; i++)
 		rig_retire(tables[client], t, 3, doubt_kept[i]);
 	rig_leave(r, t, client);
+}
+
+/* The address that an index holds for a block was a remote word once: of an own chunk ... */
+static void
+doubt_own_frees(struct rig *r, struct far_task *t, unsigned client)
+{
+	struct pool *p = r->pool[client];
+	struct pool_chunk *c = pool_chunk_at(p, doubt_kept[0]);
+	struct far_addr chunk = far_addr_make(0, c->off);
+
+	rig_retire(tables[client], t, 3, chunk); /* its bitmap */
+	rig_retire(tables[client], t, 3, far_addr_add(doubt_kept[0], 8));
+	rig_retire(tables[client], t, 3, far_addr_add(doubt_kept[0], POOL_UNIT));
+	rig_retire(tables[client], t, 3, far_addr_make(0, c->first + c->blocks_n * pool_class_len(3)));
+	rig_retire(tables[client], t, 4, doubt_kept[0]);
+	REQUIRE(pool_enter(p, t) == 0);
+	pool_retire(tables[client], POOL_INDEX, 3, doubt_kept[0]);
+	CHECK_EQ(pool_leave(p, t), 0);
+	CHECK_EQ(p->bad_frees, 6);
+	CHECK_EQ(rig_used_bytes(tables[client], t), FAR_LEN(doubt_kept) * pool_class_len(3));
+	p->bad_frees = 0;
+}
+
+/* ... and of another client's. */
+static void
+doubt_foreign_frees(struct rig *r, struct far_task *t, unsigned client)
+{
+	struct pool_super *s = far_sim_region(r->sim, 0);
+	struct pool_chunk *c = pool_chunk_at(r->pool[0], doubt_kept[0]);
+	uint64_t *word = (uint64_t *)((char *)s + s->pages_off) + (c->off - s->data_off) / POOL_PAGE, good[2];
+	struct pool_page page = pool_page_unpack(*word);
+	struct pool *p = r->pool[client];
+
+	good[0] = word[0];
+	good[1] = word[1];
+	/* Behind its last block. */
+	rig_retire(tables[client], t, 3, far_addr_make(0, c->first + c->blocks_n * pool_class_len(3)));
+	/* The page belongs to a chunk that ends before it. */
+	word[1] = pool_page_pack((struct pool_page){ .kind = POOL_PAGE_INSIDE, .run = 1 });
+	rig_retire(tables[client], t, 3, far_addr_make(0, c->off + POOL_PAGE + 4096));
+	/* No block of that class fits in so few pages. */
+	page.class = pool_class_of(1 << 20);
+	word[0] = pool_page_pack(page);
+	rig_retire(tables[client], t, page.class, doubt_kept[0]);
+	far_sleep(t, 4 * r->opts.tick_ns);
+	CHECK_EQ(p->bad_frees, 3);
+	CHECK_EQ(p->foreign_n, 0);
+	p->bad_frees = 0;
+	word[0] = good[0];
+	word[1] = good[1];
+}
+
+static void
+test_frees_of_what_is_no_block_are_dropped(void)
+{
+	struct rig r;
+
+	rig_open(&r, 1, 8 << 20, 38);
+	rig_run(&r, 0, rig_make_table);
+	rig_run(&r, 0, doubt_fill);
+	rig_run(&r, 0, doubt_own_frees);
+	rig_run(&r, 1, rig_open_table);
+	rig_run(&r, 1, doubt_foreign_frees);
+	rig_run(&r, 0, rig_close_table);
+	rig_run(&r, 1, rig_close_table);
+	rig_check_nodes(&r, 1);
+	rig_close(&r);
 }
 
 static void
@@ -586,4 +676,5 @@ TEST_MAIN(TEST(test_join_superblock_that_lies_is_refused), TEST(test_join_nodes_
 	  TEST(test_join_answers_that_cannot_be_end_it), TEST(test_form_nodes_that_change_their_mind_are_refused),
 	  TEST(test_answers_that_cannot_be_change_nothing),
 	  TEST(test_counters_and_names_that_cannot_be_are_not_shown),
+	  TEST(test_frees_of_what_is_no_block_are_dropped),
 	  TEST(test_close_pool_with_an_open_table_tells_what_is_free))

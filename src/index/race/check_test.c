@@ -145,6 +145,8 @@ check_reads(struct check *c)
 
 	*slot = good | RACE_ADDR_MASK;
 	CHECK_EQ(bench_op(&c->b, c->t, BENCH_GET, "key 7"), -FAR_ECORRUPT);
+	*slot = good | (uint64_t)0x7f << 49; /* no such class */
+	CHECK_EQ(bench_op(&c->b, c->t, BENCH_GET, "key 7"), -FAR_ECORRUPT);
 	*slot = good;
 	b->sum ^= 1;
 	CHECK_EQ(bench_op(&c->b, c->t, BENCH_GET, "key 7"), -FAR_ECORRUPT);
@@ -167,18 +169,6 @@ check_reads(struct check *c)
 	CHECK_EQ(bench_op(&c->b, c->t, BENCH_GET, "key 7"), 0);
 }
 
-static uint64_t check_hash_word;
-
-/* Six bits of a hash are the key's, all others agree: what one bucket can hold of such keys is little. */
-static uint64_t
-check_same_hash(const void *key, size_t len, uint64_t seed)
-{
-	(void)key;
-	(void)len;
-	(void)seed;
-	return check_hash_word;
-}
-
 static int
 check_scan(struct check *c)
 {
@@ -197,6 +187,78 @@ check_scan(struct check *c)
 	CHECK_EQ(pool_leave(c->b.pool, c->t), 0);
 	far_scratch_reset(c->t, mark);
 	return got < 0 ? got : n;
+}
+
+/* A split that was decided as none can have been: whoever follows it stays where it is. */
+static void
+check_fates(struct check *c)
+{
+	struct race_view v;
+	struct race_fate_line *line, good;
+	uint64_t ok, bad = RACE_ADDR_MASK, hash = race_hash(c->r, FAR_STR("key 7"));
+
+	REQUIRE(pool_enter(c->b.pool, c->t) == 0);
+	REQUIRE(race_lookup(c->r, c->t, hash, &v) == 0);
+	line = check_at(c, v.subtable);
+	good = *line;
+	ok = race_pack(v.subtable);
+	CHECK_EQ(race_follow(c->r, c->t, &v), -FAR_ECORRUPT); /* it is not split */
+	line->fate = RACE_FATE(RACE_FATE_DECIDED, bad);
+	line->high = ok;
+	CHECK_EQ(race_follow(c->r, c->t, &v), -FAR_ECORRUPT);
+	line->fate = RACE_FATE(RACE_FATE_DECIDED, ok);
+	line->high = bad;
+	CHECK_EQ(race_follow(c->r, c->t, &v), -FAR_ECORRUPT);
+	line->high = 0;
+	CHECK_EQ(race_follow(c->r, c->t, &v), -FAR_ECORRUPT);
+	line->high = ok;
+	line->ident ^= 1;
+	CHECK_EQ(race_follow(c->r, c->t, &v), -FAR_ECORRUPT);
+	line->ident ^= 1;
+	v.depth = RACE_DEPTH_MAX; /* and no deeper */
+	CHECK_EQ(race_follow(c->r, c->t, &v), -FAR_ECORRUPT);
+	*line = good;
+	CHECK_EQ(race_refresh(c->r, c->t, true), 0);
+	CHECK_EQ(pool_leave(c->b.pool, c->t), 0);
+}
+
+/* Where a step of a scan cuts a block after its key, the rest of it is not verified; its lengths are. */
+static void
+check_cuts(struct check *c)
+{
+	static char wide[5000];
+	struct far_scratch_mark mark = far_scratch_mark(c->t);
+	uint64_t version = 0;
+	struct block *b, good;
+
+	REQUIRE(pool_enter(c->b.pool, c->t) == 0);
+	CHECK_EQ(race_put(c->b.ix, c->t, FAR_PUT_INSERT, FAR_STR("wide"), far_bytes(wide, sizeof(wide)), &version), 0);
+	CHECK_EQ(pool_leave(c->b.pool, c->t), 0);
+	far_scratch_reset(c->t, mark);
+	b = check_at(c, race_unpack(*check_slot(c, "wide")));
+	good = *b;
+	CHECK_EQ(check_scan(c), CHECK_KEYS + 1);
+	b->key_len = 0;
+	CHECK_EQ(check_scan(c), -FAR_ECORRUPT);
+	b->key_len = FAR_KEY_MAX + 1;
+	CHECK_EQ(check_scan(c), -FAR_ECORRUPT);
+	*b = good;
+	b->value_len = 1 << 20;
+	CHECK_EQ(check_scan(c), -FAR_ECORRUPT);
+	*b = good;
+	CHECK_EQ(check_scan(c), CHECK_KEYS + 1);
+}
+
+static uint64_t check_hash_word;
+
+/* Six bits of a hash are the key's, all others agree: what one bucket can hold of such keys is little. */
+static uint64_t
+check_same_hash(const void *key, size_t len, uint64_t seed)
+{
+	(void)key;
+	(void)len;
+	(void)seed;
+	return check_hash_word;
 }
 
 /* Keys of one hash, a whole bucket of them: they are told apart by their bytes, by everybody. */
@@ -303,6 +365,18 @@ test_race_damage_is_ecorrupt_for_scans_until_it_is_gone(void)
 }
 
 static void
+test_race_fate_that_cannot_be_is_not_followed(void)
+{
+	check_world(check_fates);
+}
+
+static void
+test_race_scan_of_cut_blocks_trusts_no_length(void)
+{
+	check_world(check_cuts);
+}
+
+static void
 test_race_keys_of_one_hash_are_told_apart(void)
 {
 	check_world(check_one_hash);
@@ -313,4 +387,5 @@ TEST_MAIN(TEST(test_race_check_finds_what_is_wrong_with_slots),
 	  TEST(test_race_check_finds_what_is_wrong_with_the_directory),
 	  TEST(test_race_damage_is_ecorrupt_for_readers_until_it_is_gone),
 	  TEST(test_race_damage_is_ecorrupt_for_scans_until_it_is_gone),
-	  TEST(test_race_keys_of_one_hash_are_told_apart))
+	  TEST(test_race_fate_that_cannot_be_is_not_followed),
+	  TEST(test_race_scan_of_cut_blocks_trusts_no_length), TEST(test_race_keys_of_one_hash_are_told_apart))

@@ -310,10 +310,11 @@ record_no_column(struct record_source *r, const char *name)
 	int err = 0;
 
 	for (size_t i = 0; i < r->fields_n && !err && list.len < RECORD_LIST_MAX; i++) {
+		/* A buffer has more than RECORD_LIST_MAX bytes from its first on. */
 		if (i > 0)
 			err = bytes_add(&list, ", ", 2);
-		if (!err)
-			err = bytes_human(&list, record_name(r, i), 40);
+		FAR_ASSERT(!err);
+		err = bytes_human(&list, record_name(r, i), 40);
 	}
 	if (!err && list.len >= RECORD_LIST_MAX)
 		err = bytes_add(&list, ", ...", 5);

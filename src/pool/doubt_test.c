@@ -618,6 +618,8 @@ doubt_foreign_frees(struct rig *r, struct far_task *t, unsigned client)
 	/* The page belongs to a chunk that ends before it. */
 	word[1] = pool_page_pack((struct pool_page){ .kind = POOL_PAGE_INSIDE, .run = 1 });
 	rig_retire(tables[client], t, 3, far_addr_make(0, c->off + POOL_PAGE + 4096));
+	far_sleep(t, 4 * r->opts.tick_ns);
+	CHECK_EQ(p->bad_frees, 2);
 	/* No block of that class fits in so few pages. */
 	page.class = pool_class_of(1 << 20);
 	word[0] = pool_page_pack(page);

@@ -54,8 +54,7 @@ pool_super_check(const struct pool *p, unsigned node)
 	if (s->sum != XXH3_64bits(s, offsetof(struct pool_super, sum)))
 		return -FAR_ECORRUPT;
 	if (s->region_len > len || s->region_len > POOL_REGION_MAX || s->data_off > s->region_len ||
-	    s->data_off % POOL_PAGE || s->pages_n > (s->region_len - s->data_off) / POOL_PAGE ||
-	    s->pages_n >> 32)
+	    s->data_off % POOL_PAGE || s->pages_n > (s->region_len - s->data_off) / POOL_PAGE)
 		return -FAR_ECORRUPT;
 	if (!s->sessions_n || s->sessions_n > POOL_SESSIONS || !s->roots_n ||
 	    s->roots_n > POOL_ROOTS)

@@ -226,7 +226,7 @@ check_fates(struct check *c)
 static void
 check_cuts(struct check *c)
 {
-	static char wide[5000];
+	static char wide[200000];
 	struct far_scratch_mark mark = far_scratch_mark(c->t);
 	uint64_t version = 0;
 	struct block *b, good;

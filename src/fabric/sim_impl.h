@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sim_impl.h -- what the files of the simulated fabric share: sim.c moves chains, sim_fate.c stops them, sim_world.c
- * makes nodes. */
+/* sim_impl.h -- what the files of the simulated fabric share: sim_conn.c takes chains, sim.c moves them, sim_fate.c
+ * stops them, sim_world.c makes nodes. */
 #ifndef FAR_FABRIC_SIM_IMPL_H
 #define FAR_FABRIC_SIM_IMPL_H
 
@@ -191,9 +191,6 @@ sim_trouble(struct far_sim *s, uint64_t until)
 int sim_activate(struct far_sim *s, struct sim_run *r);
 void sim_deactivate(struct far_sim *s, struct sim_run *r);
 
-/* A run in no list, or NULL. */
-struct sim_run *sim_run_new(struct far_sim *s);
-
 /* Ends `r`, which is neither active nor held any more: its task gets `status`. */
 void sim_end(struct far_sim *s, struct sim_run *r, int status);
 
@@ -212,6 +209,11 @@ int sim_collect(struct far_sim *s);
 /* The world's poller. */
 int sim_poll_all(struct far_poller *p, bool idle);
 bool sim_busy(struct far_poller *p);
+
+/* sim_conn.c ---------------------------------------------------------------------------------------------- */
+
+/* A run in no list, or NULL. */
+struct sim_run *sim_run_new(struct far_sim *s);
 
 /* sim_fate.c ---------------------------------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sim_world.c -- the simulator's memory nodes: made once, reset for each run.
+ * sim_world.c -- the simulator's memory nodes and its time: made once, reset for each run.
  *
  * Every write to a node's memory notes its page, so that a reset restores only what the last run changed.
  */
@@ -200,6 +200,40 @@ int
 far_sim_node_check(struct far_sim *s, unsigned node)
 {
 	return s->nodes[node].node ? node_check(s->nodes[node].node, sim_node_report, NULL) : 0;
+}
+
+/* Time ---------------------------------------------------------------------------------------------------- */
+
+static uint64_t
+sim_now(void *arg)
+{
+	return ((struct far_sim *)arg)->now;
+}
+
+/* Nothing is in flight, but for those who are paused: jumps to the next event. */
+static void
+sim_idle(void *arg, uint64_t until)
+{
+	struct far_sim *s = arg;
+	uint64_t to = far_min(until, s->event_ns);
+
+	if (to == SIM_NEVER) {
+		fprintf(stderr, "farside: sim: deadlock at step %llu\n",
+			(unsigned long long)s->steps);
+		abort();
+	}
+	s->now = far_max(s->now, to);
+	s->steps++;
+	if (s->now >= s->event_ns)
+		sim_events(s);
+}
+
+struct far_clock
+far_sim_clock(struct far_sim *s)
+{
+	struct far_clock c = { sim_now, sim_idle, s };
+
+	return c;
 }
 
 /* The world ----------------------------------------------------------------------------------------------- */

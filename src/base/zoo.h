@@ -43,6 +43,7 @@ enum far_zoo {
 	ZOO_CHILD_LEAKED,        /* when the second child cannot be had, the first is forgotten */
 	ZOO_TAKEOVER_FAA,        /* who takes a split over freezes by FAA, too */
 	ZOO_TAKEOVER_IMPATIENT,  /* a split is taken over from a client that is only slow */
+	ZOO_DOUBLE_UNFROZEN,     /* the directory is copied while its words may change */
 	ZOO_DOUBLE_IMPATIENT,    /* the doubling lock is taken from a client that is only slow */
 	/* index/common */
 	ZOO_GATE_IN_FLIGHT,      /* an upsert is answered by one that was sent before it came */

@@ -52,6 +52,9 @@ enum {
 /* The first client dies in the middle of a split. */
 #define ZOO_DEATH "victim 1;fuse 200;fate 0;fate_ns 0;breaker 0;break_fuse 0;outage 0;fresh 24;fill 19;hash 2;"
 
+/* Nobody dies or stands still: completions that come late are all the trouble. */
+#define ZOO_LATE  ZOO_CALM "late 3;late_ns 128000;"
+
 static const struct {
 	const char *name;
 	const char *focus; /* "member value;...": of a schedule, with the mistake and without it */
@@ -83,6 +86,8 @@ static const struct {
 	BUG(CHILD_LEAKED),
 	RARE(TAKEOVER_FAA),
 	BUG(TAKEOVER_IMPATIENT),
+	BUG_IN(DOUBLE_UNFROZEN,
+	       ZOO_LATE "clients 4;keys 2;fresh 24;fill 19;ops 7 7 7 7;hash 2;changes 0;change_steps 0;keep 6"),
 	BUG(DOUBLE_IMPATIENT),
 	BUG_IN(GATE_IN_FLIGHT, "fibers 2;no_backoff 0;keys 1;late 2;late_ns 60000"),
 	BUG(REUSE_AT_ONCE),

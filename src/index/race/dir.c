@@ -132,7 +132,7 @@ race_adopt(struct race *r, uint64_t hash, unsigned depth, struct far_addr low, s
 
 /* Freezes all words of the directory at `root` into `dir` (D2). */
 static int
-race_freeze_dir(struct far_task *t, uint64_t root, uint64_t *dir)
+race_freeze_dir(struct race *r, struct far_task *t, uint64_t root, uint64_t *dir)
 {
 	struct race_freeze f = { .at = race_unpack(root),
 				 .words = dir,
@@ -141,7 +141,9 @@ race_freeze_dir(struct far_task *t, uint64_t root, uint64_t *dir)
 	int err = race_read_dir(t, root, dir);
 
 	FAR_ASSERT(!(root & RACE_DIR_FROZEN));
-	return err ? err : race_freeze(&f, t);
+	for (uint64_t i = 0; far_zoo(r->zoo, ZOO_DOUBLE_UNFROZEN) && i < f.n; i++)
+		dir[i] |= f.mark;
+	return err || far_zoo(r->zoo, ZOO_DOUBLE_UNFROZEN) ? err : race_freeze(&f, t);
 }
 
 /* Under the lock: makes and publishes a directory twice as long as the one at `root`. */
@@ -159,7 +161,7 @@ race_grow_dir(struct race *r, struct far_task *t, uint64_t root)
 		return -FAR_ENOMEM;
 	if ((err = race_alloc(r, t, far_addr_node(r->head), POOL_INDEX, class, &at)) != 0)
 		goto fail;
-	if ((err = race_freeze_dir(t, root, dir)) != 0)
+	if ((err = race_freeze_dir(r, t, root, dir)) != 0)
 		goto undo;
 	for (uint64_t i = 0; i < n; i++) {
 		FAR_ASSERT(dir[i] & RACE_DIR_FROZEN); /* D2 */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_node.c -- `farside node`: serves memory to the clients of this machine. */
+/* cmd_node.c -- `farside node`: serves memory to clients on this machine and on others. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +23,14 @@ static const struct argp_option node_options[] = {
 	  "Keep the region in FILE (mode 0600), over restarts too; without it the region is in memory "
 	  "and ends with the node",
 	  0 },
+	{ "listen", 'l', "URI", 0,
+	  "Serve clients on other machines, too: tcp://HOST:PORT[?key=FILE]. HOST says on which network; PORT 0 is "
+	  "any that is free. All but this machine's own address need a key, at least 16 bytes that only nodes and "
+	  "clients have",
+	  0 },
+	{ "spin", 'S', "USEC", 0,
+	  "With --listen: go on polling for USEC microseconds after a request before sleeping (default 20)",
+	  0 },
 	{ "ready-fd", 'r', "N", 0, "Write the ready line to file descriptor N and close it", 0 },
 	{ 0 },
 };
@@ -41,6 +49,13 @@ node_parse(int key, char *arg, struct argp_state *state)
 	case 'f':
 		a->opts.file = arg;
 		return 0;
+	case 'l':
+		a->opts.listen = arg;
+		return 0;
+	case 'S':
+		a->opts.spin_us = (unsigned)number_option(
+			state, "spin", arg, (struct number_range){ NUMBER_PLAIN, 0, 1000000 });
+		return 0;
 	case 'r':
 		a->ready_fd = (int)number_option(
 			state, "ready-fd", arg, (struct number_range){ NUMBER_PLAIN, 0, 1 << 20 });
@@ -53,8 +68,8 @@ node_parse(int key, char *arg, struct argp_state *state)
 		a->opts.path = arg + 4;
 		return 0;
 	case ARGP_KEY_END:
-		if (a->opts.path == NULL)
-			argp_error(state, "where to serve? Give shm:PATH");
+		if (a->opts.path == NULL && a->opts.listen == NULL)
+			argp_error(state, "where to serve? Give shm:PATH or --listen");
 		if (a->opts.size == 0 && (a->opts.file == NULL || access(a->opts.file, F_OK) != 0))
 			argp_error(state, "how large? Give --size");
 		return 0;
@@ -66,14 +81,17 @@ node_parse(int key, char *arg, struct argp_state *state)
 static const struct argp node_argp = {
 	.options = node_options,
 	.parser = node_parse,
-	.args_doc = "shm:PATH",
-	.doc = "Serves memory to clients on this machine at the Unix socket PATH, until SIGINT or SIGTERM.\v"
-	       "As soon as it serves, it prints one line: ready shm:PATH BYTES.\n\n"
+	.args_doc = "[shm:PATH]",
+	.doc = "Serves memory to clients on this machine at the Unix socket PATH, to clients on other machines at a TCP "
+	       "port, or to both, until SIGINT or SIGTERM.\v"
+	       "As soon as it serves, it prints one line: ready shm:PATH BYTES. With --listen the address comes behind "
+	       "or instead of shm:PATH.\n\n"
 	       "A node that was killed leaves clients behind that may still write to its FILE. Its next start kills "
 	       "them before it serves.\n\n"
 	       "Examples:\n"
 	       "  farside node shm:/run/user/1000/n0 --size 4G\n"
-	       "  farside node shm:/run/user/1000/n1 --size 4G --file /var/tmp/n1.far\n",
+	       "  farside node shm:/run/user/1000/n1 --size 4G --file /var/tmp/n1.far\n"
+	       "  farside node --listen tcp://10.0.0.5:7400?key=/etc/farside.key --size 4G\n",
 };
 
 static int
@@ -84,8 +102,12 @@ node_say_ready(const struct node_args *a, const struct shm_node *n)
 
 	if (to == NULL)
 		return cli_error(&a->common, "--ready-fd %d: %s", a->ready_fd, strerror(errno));
-	failed = fprintf(to, "ready shm:%s %llu\n", a->opts.path,
-			 (unsigned long long)shm_node_size(n)) < 0;
+	failed = fputs("ready", to) < 0;
+	if (a->opts.path)
+		failed |= fprintf(to, " shm:%s", a->opts.path) < 0;
+	if (a->opts.listen)
+		failed |= fprintf(to, " %s", shm_node_uri(n)) < 0;
+	failed |= fprintf(to, " %llu\n", (unsigned long long)shm_node_size(n)) < 0;
 	failed |= (a->ready_fd < 0 ? fflush(to) : fclose(to)) != 0;
 	return failed ? cli_error(&a->common, "cannot write the ready line: %s", strerror(errno))
 		      : CLI_OK;
@@ -94,7 +116,9 @@ node_say_ready(const struct node_args *a, const struct shm_node *n)
 static int
 node_run(int argc, char **argv)
 {
-	struct node_args a = { .common.command = "node", .opts.log = stderr, .ready_fd = -1 };
+	struct node_args a = {
+		.common.command = "node", .opts.log = stderr, .opts.spin_us = 20, .ready_fd = -1
+	};
 	struct shm_node *n = NULL;
 	struct shm_why why;
 	int code, err;
@@ -113,6 +137,6 @@ node_run(int argc, char **argv)
 
 const struct cli_command cli_node = {
 	.name = "node",
-	.summary = "serve memory to the clients of this machine",
+	.summary = "serve memory to clients",
 	.run = node_run,
 };

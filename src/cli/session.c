@@ -37,7 +37,9 @@ cli_check_pool(const struct cli_common *c, bool optional)
 	char text[FAR_ERRMSG_MAX] = "";
 
 	if (!c->pool && !optional)
-		cli_error(c, "which pool? Say --pool shm:PATH[,PATH...] or set FARSIDE_POOL");
+		cli_error(
+			c,
+			"which pool? Say --pool shm:PATH[,PATH...] or tcp://HOST:PORT[,...], or set FARSIDE_POOL");
 	else if (c->pool && store_uri_check(c->pool, text) != 0)
 		cli_error(c, "%s", text);
 	else

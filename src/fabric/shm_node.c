@@ -50,6 +50,12 @@ struct shm_node {
 
 /* The region ------------------------------------------------------------------------------------------------ */
 
+void *
+shm_node_region(const struct shm_node *n)
+{
+	return n->region.base;
+}
+
 uint64_t
 shm_node_size(const struct shm_node *n)
 {

@@ -58,7 +58,8 @@ void shm_node_close(struct shm_node *n);
 /* Where it listens for clients on other machines, with the port that it got, or NULL. Valid until shm_node_close(). */
 const char *shm_node_uri(const struct shm_node *n);
 
-/* Length of the region in bytes, rounded as above. */
+/* The region, and its length in bytes, rounded as above. */
+void *shm_node_region(const struct shm_node *n);
 uint64_t shm_node_size(const struct shm_node *n);
 
 /* Forks a process that serves a node with `opts` and then removes the directory `dir` (NULL: none); returns when it

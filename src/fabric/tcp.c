@@ -116,7 +116,7 @@ tcp_close(struct far_fabric *f)
 	free(s);
 }
 
-/* Connects to one node more; the pool that the first ones belong to is that of all. */
+/* Connects to one node more. Whether they belong together is for the pool to say, which knows how to explain it. */
 static int
 tcp_open_link(struct tcp *s, const struct tcp_place *place, const struct tcp_key *key,
 	      uint64_t timeout_ns)
@@ -128,8 +128,6 @@ tcp_open_link(struct tcp *s, const struct tcp_place *place, const struct tcp_key
 	if (!k)
 		return -FAR_ENOMEM;
 	k->timeout_ns = timeout_ns;
-	if (n > 0)
-		memcpy(k->pool_id, s->links[0]->pool_id, sizeof(k->pool_id));
 	if ((err = tcp_link_open(k, place, key)) != 0) {
 		free(k);
 		return err;

@@ -77,7 +77,10 @@ struct tcp_link {
 	uint32_t out_at, out_n, in_at, in_n;
 };
 
-/* tcp_link.c. Connects; blocks for k->timeout_ns at most. k->pool_id: of the pool that it must be, or zero; then what
+/* tcp_link.c. Buffers for a link that is zero but for its time-out; to be closed also after an error. -FAR_ENOMEM. */
+int tcp_link_init(struct tcp_link *k);
+
+/* Connects; blocks for k->timeout_ns at most. k->pool_id: of the pool that it must be, or zero; then what
  * the node says. `key` may be of length 0. On error the link is closed. */
 int tcp_link_open(struct tcp_link *k, const struct tcp_place *place, const struct tcp_key *key);
 void tcp_link_close(struct tcp_link *k);

@@ -18,9 +18,9 @@
 #include "fabric/tcp_uri.h"
 
 enum {
-	TCP_STRANGERS_MAX = 128,
 	TCP_ACCEPT_BURST = 16,
 	TCP_BACKLOG = 128,
+	TCP_ALIVE_S = 30,     /* silence until the system asks whether a client lives */
 	TCP_SWEEP_MS = 250,   /* between two looks at the clocks of connections */
 	TCP_WEAK_TURNS = 64,  /* steps of weak execution between two looks at the sockets */
 };
@@ -30,7 +30,6 @@ enum {
 	TCP_HANDSHAKE_MS = 2000,
 	TCP_FRAME_MS = 5000,  /* from a frame's first byte to its last */
 	TCP_STUCK_MS = 10000, /* nobody takes answers */
-	TCP_IDLE_MS = 60000,  /* without any request: the library's pings are far more frequent */
 	TCP_LINGER_MS = 1000, /* from TCP_BYE on */
 };
 
@@ -67,26 +66,48 @@ tcp_on_socket(struct event *event, uint32_t what)
 	tcp_conn_ready(FAR_CONTAINER(event, struct tcp_conn, on_socket), what);
 }
 
-/* Takes in a connection; the socket is its own from here on, also when it cannot be served. */
-static void
-tcp_agent_add(struct tcp_agent *a, int sock, const struct sockaddr *addr, socklen_t addr_len)
+void
+tcp_agent_adopt(struct tcp_agent *a, int sock, const char *name)
 {
-	struct tcp_conn *c = tcp_conn_new(a, sock);
-	char host[40], port[8];
-	int one = 1;
+	struct tcp_conn *c;
 
+	if (a->strangers_n >= TCP_STRANGERS_MAX)
+		tcp_agent_drop_stranger(a);
+	c = tcp_conn_new(a, sock);
 	if (!c) {
 		close(sock);
 		return;
 	}
 	c->on_socket.ready = tcp_on_socket;
 	c->watched = EPOLLIN;
-	setsockopt(sock, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	if (getnameinfo(addr, addr_len, host, sizeof(host), port, sizeof(port),
-			NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-		snprintf(c->name, sizeof(c->name), "%s port %s", host, port);
+	snprintf(c->name, sizeof(c->name), "%s", name);
 	if (event_add(a->loop, &c->on_socket, sock, c->watched) != 0)
 		tcp_conn_close(c);
+}
+
+/* A client may have nothing to ask for as long as it likes, if only its machine lives. */
+static void
+tcp_agent_tune(int sock)
+{
+	int one = 1, idle = TCP_ALIVE_S, every = TCP_ALIVE_S / 6, n = 3;
+
+	setsockopt(sock, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	setsockopt(sock, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	setsockopt(sock, IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof(every));
+	setsockopt(sock, IPPROTO_TCP, TCP_KEEPCNT, &n, sizeof(n));
+	setsockopt(sock, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+}
+
+static void
+tcp_agent_add(struct tcp_agent *a, int sock, const struct sockaddr *addr, socklen_t addr_len)
+{
+	char host[40] = "?", port[8] = "?", name[64];
+
+	tcp_agent_tune(sock);
+	getnameinfo(addr, addr_len, host, sizeof(host), port, sizeof(port),
+		    NI_NUMERICHOST | NI_NUMERICSERV);
+	snprintf(name, sizeof(name), "%s port %s", host, port);
+	tcp_agent_adopt(a, sock, name);
 }
 
 static void
@@ -108,8 +129,6 @@ tcp_on_connect(struct event *event, uint32_t what)
 				tcp_agent_accepting(a, false);
 			return;
 		}
-		if (a->strangers_n >= TCP_STRANGERS_MAX)
-			tcp_agent_drop_stranger(a);
 		tcp_agent_add(a, sock, (struct sockaddr *)&addr, len);
 	}
 }
@@ -119,7 +138,7 @@ tcp_on_connect(struct event *event, uint32_t what)
 static bool
 tcp_conn_is_late(const struct tcp_conn *c, uint64_t now)
 {
-	uint64_t begun = now - c->begun, heard = now - c->heard, taken = now - c->taken;
+	uint64_t begun = now - c->begun, taken = now - c->taken;
 
 	switch (c->state) {
 	case TCP_STRANGER:
@@ -130,8 +149,7 @@ tcp_conn_is_late(const struct tcp_conn *c, uint64_t now)
 	case TCP_OPEN:
 		if (c->out_at < c->out_n)
 			return taken > TCP_STUCK_MS * TCP_MS;
-		return !c->running && (c->in_at < c->in_n ? begun > TCP_FRAME_MS * TCP_MS
-							  : heard > TCP_IDLE_MS * TCP_MS);
+		return !c->running && c->in_at < c->in_n && begun > TCP_FRAME_MS * TCP_MS;
 	case TCP_DEAD:
 		break;
 	}

@@ -9,6 +9,7 @@
 
 enum {
 	TCP_CONNS_MAX = 4096,
+	TCP_STRANGERS_MAX = 128,
 	TCP_BUFFER = 2 * TCP_FRAME_MAX, /* of what arrives, and of answers */
 };
 
@@ -28,7 +29,6 @@ struct tcp_conn {
 	struct event on_socket;
 	uint32_t watched; /* what of it */
 	uint64_t begun;   /* when it came, or the present frame began; or when it began to leave */
-	uint64_t heard;   /* when it last said something */
 	uint64_t taken;   /* when it last took answers, or when they began to wait */
 	uint64_t seq;     /* of the last frame */
 	int chain_err;    /* of the present chain, when it continues */
@@ -62,6 +62,9 @@ struct tcp_agent {
 	struct tcp_conn *conns;
 	struct tcp_conn *serving; /* flushes by itself in the end */
 };
+
+/* Serves a connected socket; it is the agent's from here on, also when it cannot be served. `name` is for the log. */
+void tcp_agent_adopt(struct tcp_agent *a, int sock, const char *name);
 
 /* A new connection, which nobody watches yet; NULL: no memory. `sock` becomes the connection's. */
 struct tcp_conn *tcp_conn_new(struct tcp_agent *a, int sock);

@@ -77,8 +77,12 @@ tcp_conn_flush(struct tcp_conn *c)
 	}
 	c->taken = c->agent->now;
 	c->out_at += (uint32_t)n;
-	if (c->out_at == c->out_n)
-		c->out_at = c->out_n = 0;
+	if (c->out_at < c->out_n)
+		return;
+	c->out_at = c->out_n = 0;
+	/* That was all. Closing now would make the system drop what the client has not taken yet. */
+	if (c->state == TCP_LEAVING)
+		shutdown(c->sock, SHUT_WR);
 }
 
 /* Bytes that the answers' buffer has left behind what waits there. */
@@ -511,7 +515,6 @@ tcp_conn_receive(struct tcp_conn *c)
 	}
 	if (n < 0)
 		return;
-	c->heard = c->agent->now;
 	if (c->state == TCP_LEAVING)
 		return;
 	/* A frame begins, or the rest of one is late already. */
@@ -569,7 +572,7 @@ tcp_conn_new(struct tcp_agent *a, int sock)
 	}
 	c->agent = a;
 	c->sock = sock;
-	c->begun = c->heard = c->taken = a->now;
+	c->begun = c->taken = a->now;
 	c->next = a->conns;
 	c->link = &a->conns;
 	if (c->next)

@@ -193,17 +193,21 @@ tcp_link_shake(struct tcp_link *k, const struct tcp_key *key, uint64_t deadline)
 }
 
 int
-tcp_link_open(struct tcp_link *k, const struct tcp_place *place, const struct tcp_key *key)
+tcp_link_init(struct tcp_link *k)
 {
-	uint64_t deadline = far_clock_real.now(far_clock_real.arg) + k->timeout_ns;
-	int err = 0;
-
+	k->sock = -1;
 	k->waiting.last = &k->waiting.first;
 	k->out = malloc(TCP_LINK_BUFFER);
 	k->in = malloc(TCP_LINK_BUFFER);
-	k->sock = -1;
-	if (!k->out || !k->in)
-		err = -FAR_ENOMEM;
+	return k->out && k->in ? 0 : -FAR_ENOMEM;
+}
+
+int
+tcp_link_open(struct tcp_link *k, const struct tcp_place *place, const struct tcp_key *key)
+{
+	uint64_t deadline = far_clock_real.now(far_clock_real.arg) + k->timeout_ns;
+	int err = tcp_link_init(k);
+
 	if (!err && (k->sock = tcp_link_dial(place, deadline)) < 0)
 		err = k->sock;
 	if (!err)

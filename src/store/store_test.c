@@ -97,7 +97,15 @@ test_open_wrong_uri_says_what_is_expected(void)
 
 	test_uri("", -FAR_EINVAL, "expected shm:PATH");
 	test_uri("/tmp/x", -FAR_EINVAL, "expected shm:PATH");
-	test_uri("tcp:host", -FAR_EINVAL, "expected shm:PATH");
+	test_uri("tcp:host", -FAR_EINVAL, "or tcp://HOST:PORT");
+	test_uri("tcp://", -FAR_EINVAL, "node 0 is empty");
+	test_uri("tcp://host", -FAR_EINVAL, "memory node 0: the port is missing");
+	test_uri("tcp://h:1,[::1:2", -FAR_EINVAL, "memory node 1: an address in brackets");
+	test_uri("tcp://h:1,h:65536", -FAR_EINVAL, "memory node 1: a port is a number");
+	test_uri("tcp://h:1,g:2,h:1", -FAR_EINVAL, "node 2 is node 0 again");
+	test_uri("tcp://h:1?kex=f", -FAR_EINVAL, "only key=FILE is known");
+	test_uri("tcp://127.0.0.1:1?key=/nonexistent", -FAR_EIO, "/nonexistent: No such file");
+	test_uri("tcp://127.0.0.1:1", -FAR_ENODE, "memory node 0 at '127.0.0.1:1'");
 	test_uri("shm:", -FAR_EINVAL, "the path of node 0 is empty");
 	test_uri("shm:/a,", -FAR_EINVAL, "the path of node 1 is empty");
 	test_uri("shm:,/a", -FAR_EINVAL, "the path of node 0 is empty");

@@ -3,32 +3,65 @@
 #include "store/handle.h"
 
 #include "base/base.h"
+#include "fabric/tcp_key.h"
+#include "fabric/tcp_uri.h"
 
-#define URI_SCHEME   "shm:"
-#define URI_EXPECTED "expected shm:PATH[,PATH...]"
+#define URI_EXPECTED "expected shm:PATH[,PATH...] or tcp://HOST:PORT[,HOST:PORT...]"
 
 enum {
 	URI_PATH_MAX = 107,        /* bytes of a Unix socket's path */
-	URI_SHOWN = 120,	   /* of it in a message */
+	URI_SHOWN = 120,           /* of it in a message */
+	URI_WHY = 200,
 	URI_PROBE_NS = 1000000000, /* who waited in vain does not wait as long to learn for whom */
 };
 
 /* What "%.*s" takes of a path. */
 #define STORE_URI_SHOWN(path) (int)far_min((path).len, URI_SHOWN), (const char *)(path).data
 
-/* The path of a node; false: there is none of that number, and *path is untouched. */
+static bool
+store_uri_is_tcp(const char *uri)
+{
+	return strncmp(uri, "tcp:", 4) == 0;
+}
+
+/* What stands before the nodes; NULL: no scheme that is known. */
+static const char *
+store_uri_scheme(const char *uri)
+{
+	if (strncmp(uri, "tcp://", 6) == 0)
+		return "tcp://";
+	return strncmp(uri, "shm:", 4) == 0 ? "shm:" : NULL;
+}
+
+/* What ends a node's place. A socket's path may hold anything but a comma. */
+static const char *
+store_uri_ends(const char *uri)
+{
+	return store_uri_is_tcp(uri) ? ",?" : ",";
+}
+
+/* The path or address of a node; false: there is none of that number, and *path is untouched. */
 static bool
 store_uri_path(const char *uri, unsigned node, struct far_bytes *path)
 {
-	const char *at = uri + strlen(URI_SCHEME);
+	const char *at, *ends = store_uri_ends(uri);
 
+	FAR_ASSERT(store_uri_scheme(uri));
+	at = uri + strlen(store_uri_scheme(uri));
 	for (; node > 0; node--) {
-		at += strcspn(at, ",");
-		if (*at++ == '\0')
+		at += strcspn(at, ends);
+		if (*at++ != ',')
 			return false;
 	}
-	*path = far_bytes(at, strcspn(at, ","));
+	*path = far_bytes(at, strcspn(at, ends));
 	return true;
+}
+
+/* What stands behind the nodes. */
+static const char *
+store_uri_tail(const char *uri)
+{
+	return store_uri_is_tcp(uri) ? uri + strcspn(uri, "?") : "";
 }
 
 /* Is this path the one of an earlier node? Its number, or `node`. */
@@ -52,8 +85,8 @@ store_uri_check_path(const char *uri, unsigned node, struct far_bytes path, char
 	FAR_ASSERT(twin <= node && node < FAR_NODES_MAX);
 	if (path.len == 0)
 		snprintf(text, FAR_ERRMSG_MAX,
-			 "pool '%.100s': the path of node %u is empty; " URI_EXPECTED, uri, node);
-	else if (path.len > URI_PATH_MAX)
+			 "pool '%.80s': the path of node %u is empty; " URI_EXPECTED, uri, node);
+	else if (path.len > URI_PATH_MAX && !store_uri_is_tcp(uri))
 		snprintf(text, FAR_ERRMSG_MAX,
 			 "pool '%.100s...': the path of node %u has %zu bytes, more than %d", uri,
 			 node, path.len, URI_PATH_MAX);
@@ -65,6 +98,19 @@ store_uri_check_path(const char *uri, unsigned node, struct far_bytes path, char
 	return -FAR_EINVAL;
 }
 
+/* What only tcp: URIs can have wrong. */
+static int
+store_uri_check_tcp(const char *uri, char *text)
+{
+	struct tcp_uri parsed;
+	char why[URI_WHY];
+
+	if (!store_uri_is_tcp(uri) || tcp_uri_parse(uri + 4, false, &parsed, why, sizeof(why)) == 0)
+		return 0;
+	snprintf(text, FAR_ERRMSG_MAX, "pool '%.60s': %.180s", uri, why);
+	return -FAR_EINVAL;
+}
+
 int
 store_uri_check(const char *uri, char *text)
 {
@@ -72,8 +118,8 @@ store_uri_check(const char *uri, char *text)
 	unsigned nodes = 0;
 	int err = 0;
 
-	if (strncmp(uri, URI_SCHEME, strlen(URI_SCHEME)) != 0) {
-		snprintf(text, FAR_ERRMSG_MAX, "pool '%.100s': " URI_EXPECTED, uri);
+	if (!store_uri_scheme(uri)) {
+		snprintf(text, FAR_ERRMSG_MAX, "pool '%.80s': " URI_EXPECTED, uri);
 		return -FAR_EINVAL;
 	}
 	while (store_uri_path(uri, nodes, &path))
@@ -85,12 +131,12 @@ store_uri_check(const char *uri, char *text)
 	}
 	for (unsigned i = 0; i < nodes && !err && store_uri_path(uri, i, &path); i++)
 		err = store_uri_check_path(uri, i, path, text);
-	return err;
+	return err ? err : store_uri_check_tcp(uri, text);
 }
 
-/* Does a node answer alone? Its own error, or 0. */
+/* Does a node of the pool answer alone? Its own error, or 0. */
 static int
-store_uri_probe(const char *path, size_t len)
+store_uri_probe(const char *pool, struct far_bytes path)
 {
 	struct far_loop_opts opts = { .seed = 1 };
 	struct far_fabric_opts patience = { .timeout_ns = URI_PROBE_NS };
@@ -99,7 +145,10 @@ store_uri_probe(const char *path, size_t len)
 	char *uri;
 	int err = -FAR_ENOMEM;
 
-	if (asprintf(&uri, URI_SCHEME "%.*s", (int)len, path) < 0)
+	/* An address that was checked: what is asked here is that node and no other one. */
+	FAR_ASSERT(path.len > 0);
+	if (asprintf(&uri, "%s%.*s%s", store_uri_scheme(pool), (int)path.len,
+		     (const char *)path.data, store_uri_tail(pool)) < 0)
 		return err;
 	err = far_loop_open(&opts, &loop);
 	if (!err)
@@ -116,6 +165,8 @@ store_uri_trouble(int err)
 	switch (err) {
 	case -FAR_ENODE:
 		return "nobody serves it, or it does not answer";
+	case -FAR_EACCESS:
+		return "it may not be used: another user's socket, a wrong key, or one side has no key";
 	case -FAR_ENOENT:
 		return "the file of its region was removed or replaced; it takes no new clients";
 	case -FAR_ENOMEM:
@@ -132,7 +183,7 @@ store_uri_ask(const char *uri, char *text)
 	struct far_bytes path;
 
 	for (unsigned node = 0; store_uri_path(uri, node, &path); node++) {
-		int own = store_uri_probe(path.data, path.len);
+		int own = store_uri_probe(uri, path);
 
 		/* It is well formed, or nothing would have been opened. */
 		FAR_ASSERT(node < FAR_NODES_MAX);
@@ -211,12 +262,32 @@ store_uri_misfit(const char *uri, const struct pool_misfit *m, char *text)
 	}
 }
 
+/* True: the trouble is the key file. */
+static bool
+store_uri_explain_key(const char *uri, char *text)
+{
+	struct tcp_uri parsed;
+	struct tcp_key key;
+	char why[URI_WHY];
+	bool wrong;
+
+	if (!store_uri_is_tcp(uri) ||
+	    tcp_uri_parse(uri + 4, false, &parsed, why, sizeof(why)) != 0 || parsed.key[0] == '\0')
+		return false;
+	wrong = tcp_key_read(parsed.key, &key, why, sizeof(why)) != 0;
+	FAR_ASSERT(wrong || key.len >= TCP_KEY_MIN);
+	tcp_key_wipe(&key);
+	if (wrong)
+		snprintf(text, FAR_ERRMSG_MAX, "pool '%.60s': %.180s", uri, why);
+	return wrong;
+}
+
 void
 store_uri_explain(const char *uri, int err, const struct pool_misfit *m, char *text)
 {
 	FAR_ASSERT(err < 0);
 	if (m->kind != POOL_FITS)
 		store_uri_misfit(uri, m, text);
-	else if (!store_uri_ask(uri, text))
+	else if (!store_uri_explain_key(uri, text) && !store_uri_ask(uri, text))
 		snprintf(text, FAR_ERRMSG_MAX, "pool '%.120s': %s", uri, far_strerror(err));
 }

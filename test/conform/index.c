@@ -33,7 +33,7 @@ struct suite {
 
 /* How the suite is built for backends that live elsewhere. */
 #ifndef SUITE_MATRIX
-#define SUITE_MATRIX { "race", "shm" }, { "race", "sim" },
+#define SUITE_MATRIX { "race", "shm" }, { "race", "sim" }, { "race", "tcp" },
 #endif
 
 static const struct {

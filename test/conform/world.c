@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "base/rand.h"
+#include "conform/agents.h"
 #include "fabric/shm.h"
 #include "fabric/sim.h"
 #include "pool/node.h"
@@ -24,7 +25,8 @@ struct world_link {
 
 struct world {
 	struct far_loop *loop;
-	struct far_sim *sim; /* NULL: shm */
+	struct far_sim *sim;   /* NULL: another backend */
+	struct agents *agents; /* the same */
 	uint64_t now_ns; /* shm: time that passes by being looked at, so that no test depends on the machine */
 	struct far_rng rng;
 	struct node_env env;
@@ -108,6 +110,8 @@ world_open(const char *backend, unsigned nodes_n, uint64_t region_len, uint64_t 
 	if (strcmp(backend, "sim") == 0) {
 		REQUIRE(far_sim_open(&so, &w->sim) == 0);
 		opts.clock = far_sim_clock(w->sim);
+	} else if (strcmp(backend, "tcp") == 0) {
+		w->agents = agents_open(&(struct agents_opts){ .nodes_n = nodes_n, .region_len = region_len });
 	} else {
 		world_open_shm(w);
 		opts.clock = (struct far_clock){ world_now, world_idle, w };
@@ -142,7 +146,10 @@ world_connect(struct world *w)
 	struct far_fabric **out = &w->client[w->clients_n];
 
 	REQUIRE(w->clients_n < WORLD_CLIENTS);
-	REQUIRE((w->sim ? far_sim_connect(w->sim, w->loop, NULL, out) : world_connect_shm(w, out)) == 0);
+	if (w->agents)
+		REQUIRE(far_fabric_open(agents_uri(w->agents), w->loop, NULL, out) == 0);
+	else
+		REQUIRE((w->sim ? far_sim_connect(w->sim, w->loop, NULL, out) : world_connect_shm(w, out)) == 0);
 	w->clients_n++;
 	return *out;
 }
@@ -150,6 +157,8 @@ world_connect(struct world *w)
 char *
 world_region(struct world *w, unsigned node)
 {
+	if (w->agents)
+		return agents_region(w->agents, node);
 	return w->sim ? far_sim_region(w->sim, node) : w->nodes[node].region;
 }
 
@@ -174,6 +183,8 @@ world_close(struct world *w)
 		far_fabric_close(w->client[--w->clients_n]);
 	far_loop_close(w->loop);
 	far_sim_close(w->sim);
+	if (w->agents)
+		agents_close(w->agents);
 	for (unsigned i = 0; i < w->nodes_n; i++) {
 		node_close(w->nodes[i].node);
 		free(w->nodes[i].region);

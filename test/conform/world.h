@@ -9,7 +9,8 @@
 
 struct world;
 
-/* "shm": regions of this process behind the shm backend; "sim": the simulator with that seed. Aborts on error. */
+/* "shm": regions of this process behind the shm backend; "tcp": nodes in threads of this process; "sim": the simulator
+ * with that seed. Aborts on error. */
 struct world *world_open(const char *backend, unsigned nodes_n, uint64_t region_len, uint64_t seed);
 /* Every client has ended. */
 void world_close(struct world *w);

@@ -42,7 +42,7 @@ body_costs(struct far_task *t, void *arg)
 static void
 test_race_costs_match_the_published_table(void)
 {
-	static const char *const backends[] = { "shm", "sim" };
+	static const char *const backends[] = { "shm", "sim", "tcp" };
 
 	for (size_t i = 0; i < FAR_LEN(backends); i++) {
 		struct bench b = { .w = world_open(backends[i], 2, 32 << 20, 1) };

@@ -6,6 +6,8 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -276,6 +278,63 @@ test_file_other_process_inside_is_eagain(void)
 	rig_fini(&r);
 }
 
+/* Things of other kinds stand in the way; when they are gone, all is as before. */
+static void
+test_file_that_cannot_be_read_or_written_is_eio(void)
+{
+	char path[80], temp[80], other[80];
+	struct coord_lease l;
+	uint64_t epoch;
+	struct rig r;
+
+	rig_init(&r, true);
+	snprintf(path, sizeof(path), "%s/home.lease", r.dir);
+	snprintf(temp, sizeof(temp), "%s/home.lease.new", r.dir);
+	snprintf(other, sizeof(other), "%s/other", r.dir);
+	/* A folder is opened, and not read. */
+	REQUIRE(mkdir(path, 0700) == 0);
+	CHECK_EQ(coord_acquire(r.a, "home", "one", TTL, &epoch), -FAR_EIO);
+	CHECK_EQ(coord_read(r.a, "home", &l), -FAR_EIO);
+	REQUIRE(rmdir(path) == 0 && symlink(other, path) == 0);
+	CHECK_EQ(coord_acquire(r.a, "home", "one", TTL, &epoch), -FAR_EIO);
+	CHECK(access(other, F_OK) != 0);
+	REQUIRE(unlink(path) == 0);
+	/* The file of the record to come. */
+	REQUIRE(mkdir(temp, 0700) == 0);
+	CHECK_EQ(coord_acquire(r.a, "home", "one", TTL, &epoch), -FAR_EIO);
+	REQUIRE(rmdir(temp) == 0);
+	CHECK_EQ(coord_acquire(r.a, "home", "one", TTL, &epoch), 0);
+	CHECK_EQ(epoch, 1);
+	rig_fini(&r);
+}
+
+/* Nothing is written in place: who had the lease has it still. */
+static void
+test_file_without_room_keeps_the_lease_as_it_was(void)
+{
+	struct rlimit was, none;
+	uint64_t epoch, again;
+	struct coord_lease l;
+	struct rig r;
+
+	rig_init(&r, true);
+	CHECK_EQ(coord_acquire(r.a, "home", "one", TTL, &epoch), 0);
+	signal(SIGXFSZ, SIG_IGN);
+	REQUIRE(getrlimit(RLIMIT_FSIZE, &was) == 0);
+	none = was;
+	none.rlim_cur = 50;
+	REQUIRE(setrlimit(RLIMIT_FSIZE, &none) == 0);
+	CHECK_EQ(coord_renew(r.a, "home", epoch, 2 * TTL), -FAR_EIO);
+	CHECK_EQ(coord_acquire(r.b, "away", "two", TTL, &again), -FAR_EIO);
+	REQUIRE(setrlimit(RLIMIT_FSIZE, &was) == 0);
+	signal(SIGXFSZ, SIG_DFL);
+	CHECK_EQ(coord_read(r.b, "home", &l), 0);
+	CHECK(l.epoch == epoch && strcmp(l.owner, "one") == 0);
+	CHECK_EQ(coord_renew(r.a, "home", epoch, 2 * TTL), 0);
+	CHECK_EQ(coord_acquire(r.b, "away", "two", TTL, &again), 0);
+	rig_fini(&r);
+}
+
 static void
 test_file_directory_missing_is_enoent(void)
 {
@@ -350,5 +409,7 @@ TEST_MAIN(TEST(test_acquire_held_lease_is_refused_while_it_beats),
 	  TEST(test_file_broken_record_is_ecorrupt),
 	  TEST(test_file_record_that_no_acquire_writes_is_ecorrupt),
 	  TEST(test_file_other_process_inside_is_eagain),
+	  TEST(test_file_that_cannot_be_read_or_written_is_eio),
+	  TEST(test_file_without_room_keeps_the_lease_as_it_was),
 	  TEST(test_file_directory_missing_is_enoent),
 	  TEST(test_file_kill_at_any_moment_keeps_the_largest_epoch))

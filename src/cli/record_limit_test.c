@@ -123,12 +123,12 @@ test_ini_line_longer_than_the_limit_loses_its_section(void)
 static void
 limit_gzip(size_t keep)
 {
-	unsigned char *packed = malloc(limit_text.len + 1000);
+	unsigned char *packed = malloc(2 * limit_text.len + 1000);
 	z_stream z = { .next_in = (void *)limit_text.data, .avail_in = (unsigned)limit_text.len };
 
 	REQUIRE(packed && deflateInit2(&z, 0, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
 	z.next_out = packed;
-	z.avail_out = (unsigned)limit_text.len + 1000;
+	z.avail_out = 2 * (unsigned)limit_text.len + 1000;
 	REQUIRE(deflate(&z, Z_FINISH) == Z_STREAM_END && keep < z.total_out);
 	deflateEnd(&z);
 	limit_text.len = 0;
@@ -175,6 +175,50 @@ test_input_that_breaks_off_is_an_error_in_every_format(void)
 }
 
 static void
+test_input_that_cannot_be_read_is_an_error(void)
+{
+	const struct record_opts opts = { .key = "id", .format = RECORD_CSV };
+	struct record_source *r;
+
+	/* Nothing is mapped at address 0. */
+	REQUIRE(record_open("/proc/self/mem", &opts, &r) == 0);
+	record_expect_error(r, -FAR_EIO, "Input/output error");
+	record_close(r);
+}
+
+static void
+test_line_longer_than_the_limit_at_the_end_of_the_input(void)
+{
+	const struct record_opts opts = { .key = "id", .value = "v", .format = RECORD_TSV };
+	struct record_source *r;
+
+	limit_add("id\tv\n1\tgood\n");
+	limit_fill('x', 25 * MIB);
+	r = limit_open(&opts);
+	record_expect(r, "1", "good", 2);
+	record_expect_error(r, -FAR_ESYNTAX, ":3: the line is longer than 24 MiB");
+	record_expect_end(r);
+	/* The same, and what is behind the limit is missing. */
+	limit_fill('x', 5 * MIB);
+	limit_gzip(29 * MIB);
+	r = limit_open(&opts);
+	record_expect(r, "1", "good", 2);
+	record_expect_error(r, -FAR_EIO, "the gzip data ends too early");
+	limit_close(r);
+}
+
+static void
+test_format_of_a_first_line_without_end_is_not_looked_for_long(void)
+{
+	struct record_source *r;
+
+	limit_fill('x', 300000);
+	r = limit_open(&(struct record_opts){ .key = "id" });
+	record_expect_error(r, -FAR_EINVAL, "cannot tell what format");
+	limit_close(r);
+}
+
+static void
 test_format_names_are_those_of_the_formats(void)
 {
 	CHECK(strcmp(record_format_name(RECORD_AUTO), "auto") == 0);
@@ -186,6 +230,7 @@ test_format_names_are_those_of_the_formats(void)
 static int
 limit_named(const char *name, const char *text, enum record_format format)
 {
+	const struct record_opts opts = { .key = "id" };
 	char dir[] = "/tmp/farside-limit-XXXXXX", path[64];
 	struct record_source *r;
 	struct record rec;
@@ -198,7 +243,7 @@ limit_named(const char *name, const char *text, enum record_format format)
 	REQUIRE(f && fputs(text, f) >= 0 && fclose(f) == 0);
 	/* By its name alone, which may be a short one. */
 	REQUIRE(chdir(dir) == 0);
-	REQUIRE(record_open(name, &(struct record_opts){ .key = "id" }, &r) == 0);
+	REQUIRE(record_open(name, &opts, &r) == 0);
 	REQUIRE(chdir("/") == 0);
 	(void)record_next(r, &rec);
 	as = record_format(r) == format;
@@ -325,7 +370,13 @@ TEST_MAIN(TEST(test_csv_row_longer_than_the_limit_is_skipped),
 	  TEST(test_ini_section_longer_than_the_limit_is_skipped),
 	  TEST(test_ini_line_longer_than_the_limit_loses_its_section),
 	  TEST(test_input_that_breaks_off_is_an_error_in_every_format),
-	  TEST(test_format_names_are_those_of_the_formats), TEST(test_format_is_told_by_the_name_before_the_text),
+	  TEST(test_input_that_cannot_be_read_is_an_error),
+	  TEST(test_line_longer_than_the_limit_at_the_end_of_the_input),
+	  TEST(test_format_of_a_first_line_without_end_is_not_looked_for_long),
+	  TEST(test_format_names_are_those_of_the_formats),
+	  TEST(test_format_is_told_by_the_name_before_the_text),
 	  TEST(test_json_members_with_any_white_space_keep_their_text),
-	  TEST(test_json_key_that_is_no_text_is_an_error), TEST(test_dump_that_is_ambiguous_is_an_error),
-	  TEST(test_keys_of_any_length), TEST(test_hex_and_readable_text_of_any_length))
+	  TEST(test_json_key_that_is_no_text_is_an_error),
+	  TEST(test_dump_that_is_ambiguous_is_an_error),
+	  TEST(test_keys_of_any_length),
+	  TEST(test_hex_and_readable_text_of_any_length))

@@ -95,7 +95,7 @@ floor_measure(unsigned depth, double seconds)
 	setsockopt(sock, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	start = floor_now();
 	end = start + (uint64_t)(seconds * 1e9);
-	for (; floor_now() < end; n += depth) {
+	for (unsigned i = 0; i % 64 != 0 || floor_now() < end; i++, n += depth) {
 		if (send(sock, out, depth * FLOOR_OUT, MSG_NOSIGNAL) < 0 ||
 		    !floor_receive(sock, in, depth * FLOOR_IN))
 			abort();
@@ -120,7 +120,8 @@ floor_reader(struct far_task *t, void *arg)
 	struct floor_client *c = arg;
 	uint64_t buf[FLOOR_LEN / 8];
 
-	while (far_now(t) < c->until) {
+	/* Looking at the clock is no part of what is measured. */
+	for (unsigned i = 0; i % 64 != 0 || far_now(t) < c->until; i++) {
 		uint64_t off = far_rng_below(&c->rng, FLOOR_WINDOW / FLOOR_LEN) * FLOOR_LEN;
 
 		far_read(t, far_addr_make(0, FLOOR_REGION - FLOOR_WINDOW + off), buf, FLOOR_LEN);

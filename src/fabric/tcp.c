@@ -3,8 +3,8 @@
  * tcp.c -- memory nodes behind TCP: chains are frames, executed by the agent of a node (tcp_agent.h).
  *
  * post() only queues. poll() puts what all fibers have posted into frames and sends it at once, one system call per
- * node, then takes the answers that have arrived. When nothing runs, idle() goes on polling for as long as a near node
- * needs for an answer, and then sleeps.
+ * node, then takes the answers that have arrived. When nothing runs, idle() goes on polling for as long as answers
+ * usually take, if that is not long, and then sleeps.
  */
 #include "fabric/tcp.h"
 
@@ -15,7 +15,8 @@
 #include "base/base.h"
 
 enum {
-	TCP_SPIN_NS = 20 * 1000, /* polled before the first sleep */
+	TCP_NEAR_NS = 100 * 1000, /* an answer that takes longer is not polled for */
+	TCP_WAKE_NS = 10 * 1000,  /* about what it costs to fall asleep and to wake up */
 	TCP_LOOK_TICKS = 4096,   /* polls without any sleep between two looks at the clock */
 };
 /* A node that is silent for so long while something is in flight is given up. */
@@ -27,6 +28,7 @@ struct tcp {
 	bool moved;           /* poll() has looked at the links since it last returned NULL */
 	unsigned ticks;
 	uint64_t quiet_since; /* 0: something arrived since the last idle() */
+	uint64_t answer_ns;   /* how long nothing arrives, usually */
 	struct tcp_link *links[FAR_NODES_MAX];
 };
 
@@ -46,6 +48,16 @@ tcp_look(struct tcp *s, uint64_t now)
 		tcp_link_look(s->links[i], now, &s->done);
 }
 
+/* Something arrived. */
+static void
+tcp_heard(struct tcp *s)
+{
+	if (s->quiet_since == 0)
+		return;
+	s->answer_ns = (s->answer_ns * 7 + far_loop_now(s->base.loop) - s->quiet_since) / 8;
+	s->quiet_since = 0;
+}
+
 static struct far_chain *
 tcp_poll(struct far_fabric *f)
 {
@@ -55,7 +67,7 @@ tcp_poll(struct far_fabric *f)
 		s->moved = true;
 		for (unsigned i = 0; i < f->nodes_n; i++) {
 			if (tcp_link_is_busy(s->links[i]) && tcp_link_move(s->links[i], &s->done))
-				s->quiet_since = 0;
+				tcp_heard(s);
 		}
 		if (++s->ticks % TCP_LOOK_TICKS == 0)
 			tcp_look(s, far_loop_now(f->loop));
@@ -92,13 +104,15 @@ static void
 tcp_idle(struct far_fabric *f)
 {
 	struct tcp *s = FAR_CONTAINER(f, struct tcp, base);
-	uint64_t now = far_loop_now(f->loop);
+	uint64_t now = far_loop_now(f->loop), spin = TCP_WAKE_NS;
 
 	if (f->in_flight == 0)
 		return;
 	if (s->quiet_since == 0)
 		s->quiet_since = now;
-	if (now - s->quiet_since < TCP_SPIN_NS)
+	if (s->answer_ns < TCP_NEAR_NS)
+		spin += 2 * s->answer_ns;
+	if (now - s->quiet_since < spin)
 		return;
 	tcp_sleep(s);
 	tcp_look(s, far_loop_now(f->loop));

@@ -61,6 +61,7 @@ struct tcp_agent {
 	unsigned conns_n, strangers_n, dead_n, running_n;
 	struct tcp_conn *conns;
 	struct tcp_conn *serving; /* flushes by itself in the end */
+	struct tcp_conn *hot;     /* the last one that asked for something, or NULL */
 };
 
 /* Serves a connected socket; it is the agent's from here on, also when it cannot be served. `name` is for the log. */

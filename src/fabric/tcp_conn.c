@@ -27,6 +27,7 @@
 
 enum {
 	TCP_ANSWERS = 1024,  /* bytes that answers of calls may take besides the present frame's */
+	TCP_EARLY = 32,      /* frames whose answers go out together at most */
 	TCP_WEAK_WORDS = 12, /* executed in a row at most, by weak execution */
 };
 
@@ -56,6 +57,7 @@ tcp_conn_close(struct tcp_conn *c)
 	c->state = TCP_DEAD;
 	a->dead_n++;
 	tcp_conn_detach(c);
+	a->hot = a->hot == c ? NULL : a->hot;
 	event_remove(&c->on_socket);
 	close(c->sock);
 	endpoint_detach(&c->peer);
@@ -491,8 +493,13 @@ tcp_conn_work(struct tcp_conn *c)
 	a->serving = c;
 	while (tcp_conn_is_stranger(c) && tcp_conn_shake(c))
 		;
-	while (tcp_conn_next(c))
+	for (unsigned n = 1; tcp_conn_next(c); n++) {
 		a->worked = a->now;
+		a->hot = c;
+		/* Of very many, the client works on the first answers while the others are on their way. */
+		if (n % TCP_EARLY == 0)
+			tcp_conn_flush(c);
+	}
 	a->serving = NULL;
 	tcp_conn_flush(c);
 	if (!c->running && c->state == TCP_OPEN) {

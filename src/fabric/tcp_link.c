@@ -368,12 +368,15 @@ static void
 tcp_link_put_op(struct tcp_link *k, const struct tcp_cursor *at, uint32_t len)
 {
 	const struct far_op *op = at->op;
-	struct tcp_op wire = { .code = op->code,
-			       .flags = at->off == 0 ? op->flags : 0,
-			       .len = len };
+	struct tcp_op *wire = (struct tcp_op *)(k->out + k->out_n);
 
-	wire.off = far_addr_off(op->addr) + at->off;
-	tcp_link_append(k, &wire, sizeof(wire));
+	*wire = (struct tcp_op){
+		.code = op->code,
+		.flags = at->off == 0 ? op->flags : 0,
+		.len = len,
+		.off = far_addr_off(op->addr) + at->off,
+	};
+	k->out_n += (uint32_t)sizeof(*wire);
 	if (op->code == FAR_OP_WRITE)
 		tcp_link_append(k, (const uint8_t *)op->buf + at->off, len);
 	else if (op->code == FAR_OP_CAS)

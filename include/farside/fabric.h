@@ -137,10 +137,12 @@ struct far_fabric_opts {
 	unsigned credits;     /* operations in flight at most, 0 = default (FAR_CREDITS), UINT_MAX = unbounded */
 	struct far_shared_queue *shared_queue; /* NULL, or: threads post through one queue pair, for comparison */
 	uint64_t timeout_ns;  /* for a node's answer, 0 = default */
+	char *errmsg;         /* NULL, or FAR_FABRIC_ERRMSG bytes, "" at first: an open that fails may say here why */
 };
 
 enum {
 	FAR_CREDITS = 512,
+	FAR_FABRIC_ERRMSG = 400,
 	FAR_NODES_MAX = 16,
 };
 

@@ -24,9 +24,10 @@ static const struct argp_option node_options[] = {
 	  "and ends with the node",
 	  0 },
 	{ "listen", 'l', "URI", 0,
-	  "Serve clients on other machines, too: tcp://HOST:PORT[?key=FILE]. HOST says on which network; PORT 0 is "
-	  "any that is free. All but this machine's own address need a key, at least 16 bytes that only nodes and "
-	  "clients have",
+	  "Serve clients on other machines, too: tcp://HOST:PORT[?key=FILE]; or with RDMA, and then them alone: "
+	  "verbs://HOST:PORT[?OPTION[&OPTION...]], the options being key=FILE, device=NAME, gid=INDEX and windows=no. "
+	  "HOST says on which network; PORT 0 is any that is free. All but this machine's own address need a key, at "
+	  "least 16 bytes that only nodes and clients have",
 	  0 },
 	{ "spin", 'S', "USEC", 0,
 	  "With --listen: go on polling for USEC microseconds after a request before sleeping (default 20)",
@@ -91,7 +92,8 @@ static const struct argp node_argp = {
 	       "Examples:\n"
 	       "  farside node shm:/run/user/1000/n0 --size 4G\n"
 	       "  farside node shm:/run/user/1000/n1 --size 4G --file /var/tmp/n1.far\n"
-	       "  farside node --listen tcp://10.0.0.5:7400?key=/etc/farside.key --size 4G\n",
+	       "  farside node --listen tcp://10.0.0.5:7400?key=/etc/farside.key --size 4G\n"
+	       "  farside node --listen verbs://10.0.0.5:7400?key=/etc/farside.key --size 4G\n",
 };
 
 static int

@@ -15,7 +15,7 @@ enum {
 
 static const struct argp_option cli_common_options[] = {
 	{ "pool", 'p', "URI", 0,
-	  "The pool: shm:PATH[,PATH...] or tcp://HOST:PORT[,HOST:PORT...][?key=FILE], its memory nodes in order (default: "
+	  "The pool: shm:PATH[,PATH...] or tcp://HOST:PORT[,HOST:PORT...][?key=FILE] or verbs://..., its memory nodes in order (default: "
 	  "$FARSIDE_POOL)",
 	  1 },
 	{ "json", 'j', NULL, 0, "Print JSON", 1 },

@@ -39,7 +39,7 @@ cli_check_pool(const struct cli_common *c, bool optional)
 	if (!c->pool && !optional)
 		cli_error(
 			c,
-			"which pool? Say --pool shm:PATH[,PATH...] or tcp://HOST:PORT[,...], or set FARSIDE_POOL");
+			"which pool? Say --pool shm:PATH[,PATH...] or tcp://HOST:PORT[,...] or verbs://..., or set FARSIDE_POOL");
 	else if (c->pool && store_uri_check(c->pool, text) != 0)
 		cli_error(c, "%s", text);
 	else

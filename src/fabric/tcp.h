@@ -89,9 +89,6 @@ void tcp_link_close(struct tcp_link *k);
  * bytes, at most TCP_ATTACH_MAX, as what is asked. */
 int tcp_link_attach(struct tcp_link *k, const void *ask, void *answer, uint32_t len);
 
-/* Asks for a sign of life with the next tcp_link_move(). */
-void tcp_link_ask(struct tcp_link *k);
-
 /* Ends the connection: everything in flight comes back in *done, and later operations get `err`. */
 void tcp_link_die(struct tcp_link *k, int err, struct tcp_list *done);
 

@@ -641,7 +641,7 @@ tcp_link_move(struct tcp_link *k, struct tcp_list *done)
 
 /* Silence ------------------------------------------------------------------------------------------------------ */
 
-void
+static void
 tcp_link_ask(struct tcp_link *k)
 {
 	struct tcp_frame *f;

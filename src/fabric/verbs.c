@@ -277,11 +277,11 @@ verbs_fabric_open(const char *spec, struct far_loop *l, const struct far_fabric_
 {
 	struct tcp_uri *uri = malloc(sizeof(*uri));
 	struct verbs *s = calloc(1, sizeof(*s));
-	char why[VERBS_WHY] = "";
+	char unasked[VERBS_WHY], *why = opts && opts->errmsg ? opts->errmsg : unasked;
 	int err = uri && s ? 0 : -FAR_ENOMEM;
 
 	if (!err)
-		err = tcp_uri_parse(spec, true, uri, why, sizeof(why));
+		err = tcp_uri_parse(spec, true, uri, why, VERBS_WHY);
 	if (!err) {
 		s->done.last = &s->done.first;
 		s->timeout_ns = opts && opts->timeout_ns ? opts->timeout_ns : VERBS_TIMEOUT_NS;

@@ -15,6 +15,8 @@
 
 #include <infiniband/verbs.h>
 
+#include <farside/fabric.h>
+
 #include "fabric/verbs_wire.h"
 
 /* What is used of libibverbs besides what its header defines inline. */
@@ -62,7 +64,7 @@ struct verbs_device {
 	char name[160]; /* for people: device, port, GID */
 };
 
-enum { VERBS_WHY = 400 };
+enum { VERBS_WHY = FAR_FABRIC_ERRMSG };
 
 /*
  * Opens the device that `want` names; else the one that has `local` as an address, the near end of a connection to the

@@ -27,12 +27,7 @@
 
 #include <farside/error.h>
 
-enum {
-	VERBS_WC = 16,    /* completions taken at once */
-	VERBS_ASK_S = 10, /* between signs of life: the node cuts off who is silent for a minute */
-};
-
-#define VERBS_S UINT64_C(1000000000)
+enum { VERBS_WC = 16 }; /* completions taken at once */
 
 /* Connecting ------------------------------------------------------------------------------------------------- */
 
@@ -363,10 +358,6 @@ verbs_link_look(struct verbs_link *k, uint64_t now, struct tcp_list *done)
 	k->looked_ns = now;
 	if (k->err != 0)
 		return;
-	if (now - k->asked_ns > VERBS_ASK_S * VERBS_S) {
-		tcp_link_ask(k->control);
-		k->asked_ns = now;
-	}
 	tcp_link_move(k->control, done);
 	tcp_link_look(k->control, now, done);
 	/* The queue pair has its own time limit. This is for a device that does not keep it. */

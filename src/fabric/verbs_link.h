@@ -40,7 +40,7 @@ struct verbs_link {
 	uint32_t lkey;
 	uint32_t ring_at, ring_used;
 	uint64_t moved_ns; /* when the oldest was first seen waiting; 0: not yet */
-	uint64_t looked_ns, asked_ns;
+	uint64_t looked_ns;
 	uint64_t timeout_ns;
 };
 

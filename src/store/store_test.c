@@ -97,7 +97,13 @@ test_open_wrong_uri_says_what_is_expected(void)
 
 	test_uri("", -FAR_EINVAL, "expected shm:PATH");
 	test_uri("/tmp/x", -FAR_EINVAL, "expected shm:PATH");
-	test_uri("tcp:host", -FAR_EINVAL, "or tcp://HOST:PORT");
+	test_uri("tcp:host", -FAR_EINVAL, ", tcp://HOST:PORT");
+	test_uri("verbs:host", -FAR_EINVAL, "or verbs://");
+	test_uri("verbs://host", -FAR_EINVAL, "memory node 0: the port is missing");
+	test_uri("verbs://h:1,h:1?gid=1", -FAR_EINVAL, "node 1 is node 0 again");
+	test_uri("verbs://h:1?gid=256", -FAR_EINVAL, "a GID's index");
+	test_uri("verbs://h:1?windows=maybe", -FAR_EINVAL, "device=NAME, gid=INDEX");
+	test_uri("verbs://127.0.0.1:1?key=/nonexistent", -FAR_EIO, "/nonexistent: No such file");
 	test_uri("tcp://", -FAR_EINVAL, "node 0 is empty");
 	test_uri("tcp://host", -FAR_EINVAL, "memory node 0: the port is missing");
 	test_uri("tcp://h:1,[::1:2", -FAR_EINVAL, "memory node 1: an address in brackets");

@@ -6,7 +6,7 @@
 #include "fabric/tcp_key.h"
 #include "fabric/tcp_uri.h"
 
-#define URI_EXPECTED "expected shm:PATH[,PATH...] or tcp://HOST:PORT[,HOST:PORT...]"
+#define URI_EXPECTED "expected shm:PATH[,PATH...], tcp://HOST:PORT[,HOST:PORT...] or verbs://..."
 
 enum {
 	URI_PATH_MAX = 107,        /* bytes of a Unix socket's path */
@@ -19,9 +19,24 @@ enum {
 #define STORE_URI_SHOWN(path) (int)far_min((path).len, URI_SHOWN), (const char *)(path).data
 
 static bool
-store_uri_is_tcp(const char *uri)
+store_uri_is_rdma(const char *uri)
 {
-	return strncmp(uri, "tcp:", 4) == 0;
+	return strncmp(uri, "verbs:", 6) == 0;
+}
+
+/* Are its nodes named by host and port? */
+static bool
+store_uri_is_net(const char *uri)
+{
+	return strncmp(uri, "tcp:", 4) == 0 || store_uri_is_rdma(uri);
+}
+
+/* Parses the URI of nodes on a network. -FAR_EINVAL and `why` (of URI_WHY bytes). */
+static int
+store_uri_parse(const char *uri, struct tcp_uri *out, char *why)
+{
+	FAR_ASSERT(store_uri_is_net(uri));
+	return tcp_uri_parse(strchr(uri, ':') + 1, store_uri_is_rdma(uri), out, why, URI_WHY);
 }
 
 /* What stands before the nodes; NULL: no scheme that is known. */
@@ -30,6 +45,8 @@ store_uri_scheme(const char *uri)
 {
 	if (strncmp(uri, "tcp://", 6) == 0)
 		return "tcp://";
+	if (strncmp(uri, "verbs://", 8) == 0)
+		return "verbs://";
 	return strncmp(uri, "shm:", 4) == 0 ? "shm:" : NULL;
 }
 
@@ -37,7 +54,7 @@ store_uri_scheme(const char *uri)
 static const char *
 store_uri_ends(const char *uri)
 {
-	return store_uri_is_tcp(uri) ? ",?" : ",";
+	return store_uri_is_net(uri) ? ",?" : ",";
 }
 
 /* The path or address of a node; false: there is none of that number, and *path is untouched. */
@@ -61,7 +78,7 @@ store_uri_path(const char *uri, unsigned node, struct far_bytes *path)
 static const char *
 store_uri_tail(const char *uri)
 {
-	return store_uri_is_tcp(uri) ? uri + strcspn(uri, "?") : "";
+	return store_uri_is_net(uri) ? uri + strcspn(uri, "?") : "";
 }
 
 /* Is this path the one of an earlier node? Its number, or `node`. */
@@ -86,7 +103,7 @@ store_uri_check_path(const char *uri, unsigned node, struct far_bytes path, char
 	if (path.len == 0)
 		snprintf(text, FAR_ERRMSG_MAX,
 			 "pool '%.80s': the path of node %u is empty; " URI_EXPECTED, uri, node);
-	else if (path.len > URI_PATH_MAX && !store_uri_is_tcp(uri))
+	else if (path.len > URI_PATH_MAX && !store_uri_is_net(uri))
 		snprintf(text, FAR_ERRMSG_MAX,
 			 "pool '%.100s...': the path of node %u has %zu bytes, more than %d", uri,
 			 node, path.len, URI_PATH_MAX);
@@ -98,14 +115,14 @@ store_uri_check_path(const char *uri, unsigned node, struct far_bytes path, char
 	return -FAR_EINVAL;
 }
 
-/* What only tcp: URIs can have wrong. */
+/* What only URIs of nodes on a network can have wrong. */
 static int
-store_uri_check_tcp(const char *uri, char *text)
+store_uri_check_net(const char *uri, char *text)
 {
 	struct tcp_uri parsed;
 	char why[URI_WHY];
 
-	if (!store_uri_is_tcp(uri) || tcp_uri_parse(uri + 4, false, &parsed, why, sizeof(why)) == 0)
+	if (!store_uri_is_net(uri) || store_uri_parse(uri, &parsed, why) == 0)
 		return 0;
 	snprintf(text, FAR_ERRMSG_MAX, "pool '%.60s': %.180s", uri, why);
 	return -FAR_EINVAL;
@@ -131,20 +148,21 @@ store_uri_check(const char *uri, char *text)
 	}
 	for (unsigned i = 0; i < nodes && !err && store_uri_path(uri, i, &path); i++)
 		err = store_uri_check_path(uri, i, path, text);
-	return err ? err : store_uri_check_tcp(uri, text);
+	return err ? err : store_uri_check_net(uri, text);
 }
 
-/* Does a node of the pool answer alone? Its own error, or 0. */
+/* Does a node of the pool answer alone? Its own error, or 0; the fabric's words for it, if it has any, in `why`. */
 static int
-store_uri_probe(const char *pool, struct far_bytes path)
+store_uri_probe(const char *pool, struct far_bytes path, char why[FAR_FABRIC_ERRMSG])
 {
 	struct far_loop_opts opts = { .seed = 1 };
-	struct far_fabric_opts patience = { .timeout_ns = URI_PROBE_NS };
+	struct far_fabric_opts patience = { .timeout_ns = URI_PROBE_NS, .errmsg = why };
 	struct far_fabric *fabric = NULL;
 	struct far_loop *loop = NULL;
 	char *uri;
 	int err = -FAR_ENOMEM;
 
+	why[0] = '\0';
 	/* An address that was checked: what is asked here is that node and no other one. */
 	FAR_ASSERT(path.len > 0);
 	if (asprintf(&uri, "%s%.*s%s", store_uri_scheme(pool), (int)path.len,
@@ -180,17 +198,18 @@ store_uri_trouble(int err)
 static bool
 store_uri_ask(const char *uri, char *text)
 {
+	char why[FAR_FABRIC_ERRMSG];
 	struct far_bytes path;
 
 	for (unsigned node = 0; store_uri_path(uri, node, &path); node++) {
-		int own = store_uri_probe(uri, path);
+		int own = store_uri_probe(uri, path, why);
 
 		/* It is well formed, or nothing would have been opened. */
 		FAR_ASSERT(node < FAR_NODES_MAX);
 		if (own == 0)
 			continue;
 		snprintf(text, FAR_ERRMSG_MAX, "memory node %u at '%.*s': %s", node,
-			 STORE_URI_SHOWN(path), store_uri_trouble(own));
+			 STORE_URI_SHOWN(path), why[0] ? why : store_uri_trouble(own));
 		return true;
 	}
 	return false;
@@ -271,8 +290,8 @@ store_uri_explain_key(const char *uri, char *text)
 	char why[URI_WHY];
 	bool wrong;
 
-	if (!store_uri_is_tcp(uri) ||
-	    tcp_uri_parse(uri + 4, false, &parsed, why, sizeof(why)) != 0 || parsed.key[0] == '\0')
+	if (!store_uri_is_net(uri) || store_uri_parse(uri, &parsed, why) != 0 ||
+	    parsed.key[0] == '\0')
 		return false;
 	wrong = tcp_key_read(parsed.key, &key, why, sizeof(why)) != 0;
 	FAR_ASSERT(wrong || key.len >= TCP_KEY_MIN);

@@ -17,58 +17,90 @@
 void *__real_malloc(size_t len);
 void *__real_calloc(size_t n, size_t len);
 void *__real_realloc(void *old, size_t len);
+void __real_free(void *p);
 char *__real_strdup(const char *s);
 char *__real_strndup(const char *s, size_t len);
 
 void *__wrap_malloc(size_t len);
 void *__wrap_calloc(size_t n, size_t len);
 void *__wrap_realloc(void *old, size_t len);
+void __wrap_free(void *p);
 char *__wrap_strdup(const char *s);
 char *__wrap_strndup(const char *s, size_t len);
 __attribute__((format(printf, 2, 3))) int __wrap_asprintf(char **out, const char *format, ...);
 
+enum { MEMORY_SITES = 256 };
+
 static uint64_t memory_fail_at;  /* 1: the next allocation fails, 2: the one after it, ...; 0: none */
 static bool memory_stays_short;  /* and all behind it, until memory_fail_at is set anew */
 static uint64_t memory_failed;   /* allocations that failed so far */
+static int64_t memory_live;      /* allocations that were not freed; what shared libraries do is not in it */
+static void *memory_sites[MEMORY_SITES]; /* places in the code that were told no */
+static unsigned memory_sites_n;
+
+static inline void
+memory_note_site(void *site)
+{
+	unsigned i = 0;
+
+	while (i < memory_sites_n && memory_sites[i] != site)
+		i++;
+	if (i == memory_sites_n && i < MEMORY_SITES)
+		memory_sites[memory_sites_n++] = site;
+}
 
 static inline bool
-memory_fails(void)
+memory_fails(void *site)
 {
 	bool fails = memory_fail_at == 1;
 
 	memory_fail_at -= memory_fail_at > (memory_stays_short ? 1 : 0);
 	memory_failed += fails;
+	if (fails)
+		memory_note_site(site);
+	else
+		memory_live++;
 	return fails;
 }
 
 void *
 __wrap_malloc(size_t len)
 {
-	return memory_fails() ? NULL : __real_malloc(len);
+	return memory_fails(__builtin_return_address(0)) ? NULL : __real_malloc(len);
 }
 
 void *
 __wrap_calloc(size_t n, size_t len)
 {
-	return memory_fails() ? NULL : __real_calloc(n, len);
+	return memory_fails(__builtin_return_address(0)) ? NULL : __real_calloc(n, len);
 }
 
 void *
 __wrap_realloc(void *old, size_t len)
 {
-	return memory_fails() ? NULL : __real_realloc(old, len);
+	if (memory_fails(__builtin_return_address(0)))
+		return NULL;
+	memory_live -= old != NULL;
+	return __real_realloc(old, len);
+}
+
+void
+__wrap_free(void *p)
+{
+	memory_live -= p != NULL;
+	__real_free(p);
 }
 
 char *
 __wrap_strdup(const char *s)
 {
-	return memory_fails() ? NULL : __real_strdup(s);
+	return memory_fails(__builtin_return_address(0)) ? NULL : __real_strdup(s);
 }
 
 char *
 __wrap_strndup(const char *s, size_t len)
 {
-	return memory_fails() ? NULL : __real_strndup(s, len);
+	return memory_fails(__builtin_return_address(0)) ? NULL : __real_strndup(s, len);
 }
 
 int
@@ -77,7 +109,7 @@ __wrap_asprintf(char **out, const char *format, ...)
 	va_list args;
 	int n;
 
-	if (memory_fails())
+	if (memory_fails(__builtin_return_address(0)))
 		return -1;
 	va_start(args, format);
 	n = vasprintf(out, format, args);

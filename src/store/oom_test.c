@@ -9,89 +9,20 @@
  * is made again; who could not keep what it had begun loses its session and opens another. In the end every key has its
  * value, the table is whole, memory of the nodes adds up, and none is lost here.
  *
- * The linker sends the library's allocations here (--wrap); those of shared libraries are out of reach.
+ * Only this thread allocates.
  */
 #include "base/base.h"
 #include "fabric/backend.h"
 #include "fabric/sim_rig.h"
+#include "memory.h"
 #include "store/handle.h"
-
-void *__real_malloc(size_t len);
-void *__real_calloc(size_t n, size_t len);
-void *__real_realloc(void *p, size_t len);
-void __real_free(void *p);
-void *__wrap_malloc(size_t len);
-void *__wrap_calloc(size_t n, size_t len);
-void *__wrap_realloc(void *p, size_t len);
-void __wrap_free(void *p);
 
 enum {
 	OOM_LEASE_NS = 2000000,
 	OOM_KEYS = 120,
 	OOM_KEPT = 4, /* more keys, of the one that dies */
-	OOM_SITES = 256,
 	OOM_TRIES = 8,
 };
-
-/* What becomes of allocations. Only this thread allocates. */
-static struct {
-	uint64_t left; /* until one is refused; 0: none is */
-	bool forever;  /* and all behind it */
-	uint64_t refused;
-	int64_t live;
-	void *sites[OOM_SITES]; /* that were refused */
-	unsigned sites_n;
-} oom;
-
-static bool
-oom_refuses(void *site)
-{
-	unsigned i = 0;
-
-	if (!oom.left || --oom.left > 0)
-		return false;
-	oom.left = oom.forever;
-	oom.refused++;
-	while (i < oom.sites_n && oom.sites[i] != site)
-		i++;
-	if (i == oom.sites_n && i < OOM_SITES)
-		oom.sites[oom.sites_n++] = site;
-	return true;
-}
-
-void *
-__wrap_malloc(size_t len)
-{
-	void *p = oom_refuses(__builtin_return_address(0)) ? NULL : __real_malloc(len);
-
-	oom.live += p != NULL;
-	return p;
-}
-
-void *
-__wrap_calloc(size_t n, size_t len)
-{
-	void *p = oom_refuses(__builtin_return_address(0)) ? NULL : __real_calloc(n, len);
-
-	oom.live += p != NULL;
-	return p;
-}
-
-void *
-__wrap_realloc(void *p, size_t len)
-{
-	void *q = oom_refuses(__builtin_return_address(0)) ? NULL : __real_realloc(p, len);
-
-	oom.live += !p && q;
-	return q;
-}
-
-void
-__wrap_free(void *p)
-{
-	oom.live -= p != NULL;
-	__real_free(p);
-}
 
 struct oom_world {
 	struct far_sim *sim;
@@ -232,17 +163,17 @@ oom_sleep(struct far_task *task, void *arg)
 static int
 oom_wait(struct oom_world *w)
 {
-	uint64_t left = oom.left;
+	uint64_t left = memory_fail_at;
 	void *nothing = NULL;
 
-	oom.left = 0;
+	memory_fail_at = 0;
 	if (w->dying) {
 		far_sim_kill(w->dying->fabric);
 		far_table_close(w->dyings);
 		far_close(w->dying);
 		w->dying = NULL;
 	}
-	oom.left = left;
+	memory_fail_at = left;
 	return store_run(w->f, 1, oom_sleep, &nothing);
 }
 
@@ -307,7 +238,7 @@ oom_session(struct oom_world *w, bool table)
 	w->f = NULL;
 	w->t = NULL;
 	for (int i = 0; i < OOM_TRIES && err; i++) {
-		oom.left = i ? 0 : oom.left;
+		memory_fail_at = i ? 0 : memory_fail_at;
 		w->f = oom_connect(w, 10 + w->sessions, &err);
 		CHECK(err == 0 || err == -FAR_ENOMEM);
 		w->failed += err != 0;
@@ -315,7 +246,7 @@ oom_session(struct oom_world *w, bool table)
 	REQUIRE(err == 0);
 	w->sessions++;
 	for (int i = 0; i < OOM_TRIES && table && !w->t; i++) {
-		oom.left = i ? 0 : oom.left;
+		memory_fail_at = i ? 0 : memory_fail_at;
 		err = far_table_open(w->f, "t", &w->t);
 		CHECK(err == 0 || err == -FAR_ENOMEM);
 		w->failed += err != 0;
@@ -337,8 +268,8 @@ oom_step(struct oom_world *w, enum oom_step step, unsigned i)
 	int err = -FAR_ENOMEM;
 
 	for (int tries = 0; tries < OOM_TRIES && err; tries++) {
-		if (oom.refused && (tries > 0 || !oom.forever))
-			oom.left = 0;
+		if (memory_failed && (tries > 0 || !memory_stays_short))
+			memory_fail_at = 0;
 		err = oom_do(w, step, i);
 		if (tries > 0 && oom_was_done(step, err))
 			err = 0;
@@ -348,7 +279,7 @@ oom_step(struct oom_world *w, enum oom_step step, unsigned i)
 		}
 		w->failed += err == -FAR_ENOMEM;
 		if (err == -FAR_EFENCED) {
-			oom.left = 0;
+			memory_fail_at = 0;
 			oom_session(w, step != OOM_OPEN && (step != OOM_DROP || i == 0));
 		}
 	}
@@ -423,12 +354,12 @@ oom_play(struct oom_world *w, uint64_t k, bool forever)
 	struct far_sim_policy p = { .calm = true };
 
 	*w = (struct oom_world){ .sessions = 0 };
-	oom.refused = 0;
+	memory_failed = 0;
 	sim_rig_open(&o, &w->sim, &w->loop);
 	far_sim_set_policy(w->sim, &p);
 	oom_before(w);
-	oom.left = k;
-	oom.forever = forever;
+	memory_fail_at = k;
+	memory_stays_short = forever;
 	oom_session(w, false);
 	for (unsigned s = 0; s < FAR_LEN(oom_story); s++) {
 		for (unsigned i = 0; i < oom_story[s].times; i++)
@@ -440,7 +371,7 @@ oom_play(struct oom_world *w, uint64_t k, bool forever)
 	w->f = NULL;
 	far_table_close(w->others);
 	far_close(w->other);
-	oom.left = 0;
+	memory_fail_at = 0;
 	/* Who could not note a block that it had unlinked lost it: until its chunk had no owner any more. */
 	oom_session(w, true);
 	oom_audit(w);
@@ -450,32 +381,32 @@ oom_play(struct oom_world *w, uint64_t k, bool forever)
 	far_close(w->f);
 	far_loop_close(w->loop);
 	far_sim_close(w->sim);
-	return oom.refused;
+	return memory_failed;
 }
 
 static void
 oom_sweep(bool forever)
 {
 	uint64_t k = 0, failed = 0, sessions = 0;
-	int64_t live = oom.live;
+	int64_t live = memory_live;
 	struct oom_world w;
 	bool more = true;
 	int before;
 
 	oom_play(&w, 0, false);
 	CHECK_EQ(w.failed, 0);
-	CHECK_EQ(oom.live, live);
+	CHECK_EQ(memory_live, live);
 	while (more && test_failures < 10) {
 		before = test_failures;
 		more = oom_play(&w, ++k, forever) > 0;
-		CHECK_EQ(oom.live, live);
+		CHECK_EQ(memory_live, live);
 		failed += w.failed > 0;
 		sessions += w.sessions > 2;
 		if (test_failures > before)
 			printf("# ... when allocation %llu is refused\n", (unsigned long long)k);
 	}
 	printf("# of %llu allocations %llu made a call fail, and %llu cost a session; %u places\n",
-	       (unsigned long long)k - 1, (unsigned long long)failed, (unsigned long long)sessions, oom.sites_n);
+	       (unsigned long long)k - 1, (unsigned long long)failed, (unsigned long long)sessions, memory_sites_n);
 }
 
 static void
@@ -483,7 +414,7 @@ test_store_each_allocation_fails_once_and_nothing_is_lost(void)
 {
 	oom_sweep(false);
 	/* Most of what the library has: what only shared memory or a table of many chunks needs is missing. */
-	CHECK(oom.sites_n >= 30);
+	CHECK(memory_sites_n >= 30);
 }
 
 static void

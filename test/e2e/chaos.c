@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chaos.c -- real processes on shared memory, killed and stopped, and what they did judged.
+ * chaos.c -- real processes on shared memory, or on RDMA, killed and stopped, and what they did judged.
  *
- * usage: chaos [--rounds N] [--ops N] [--lease MS] [--bound MS] [--seed N] [--history FILE]
+ * usage: chaos [--verbs] [--rounds N] [--ops N] [--lease MS] [--bound MS] [--seed N] [--history FILE]
  *
  * Two memory nodes keep their regions in files; four clients work on one table. In each round some clients are
  * killed while they work, others are stopped for longer than a lease and then continued, and new ones take their
@@ -30,6 +30,8 @@
 
 enum { CHAOS_NODES = 2,
        CHAOS_REGION = 256 << 20,
+       CHAOS_REGION_VERBS = 64 << 20, /* its pages are locked in memory */
+       CHAOS_PORT = 7480,             /* of the first node, with --verbs */
        CHAOS_REPAIRS = 20 };
 
 /* Whoever waits for longer has waited in vain. */
@@ -39,6 +41,7 @@ static struct chaos_opts {
 	uint64_t rounds, ops, lease_ns, seed;
 	uint64_t bound_ns; /* takeover is due within that time beyond the lease */
 	const char *history;
+	bool verbs; /* nodes behind the RDMA device of this machine: FENCE cuts a client off and does not kill it */
 } options = { .rounds = 22, .ops = 112000, .lease_ns = 400000000, .seed = 1, .bound_ns = 2600000000 };
 
 /* A client process. */
@@ -68,8 +71,13 @@ chaos_node_start(struct chaos *c, unsigned i)
 {
 	struct shm_node_opts opts = { c->path[i], c->file[i], CHAOS_REGION, .child = true };
 	struct shm_why why = { "" };
-	int err = shm_node_fork(&opts, NULL, &c->node[i], &why);
+	int err;
 
+	if (options.verbs)
+		opts = (struct shm_node_opts){
+			.file = c->file[i], .size = CHAOS_REGION_VERBS, .child = true, .listen = c->path[i]
+		};
+	err = shm_node_fork(&opts, NULL, &c->node[i], &why);
 	if (err)
 		printf("# %s\n", why.text);
 	REQUIRE(err == 0);
@@ -209,6 +217,32 @@ chaos_wake(struct chaos *c, uint64_t after_ns)
 	}
 }
 
+/* How many sessions the node has that has most of them. */
+static unsigned
+chaos_sessions(const struct chaos *c)
+{
+	unsigned most = 0;
+
+	for (unsigned i = 0; i < CHAOS_NODES; i++)
+		most = (unsigned)far_max(most, sessions_in_file(c->file[i]));
+	return most;
+}
+
+/* Those that were stopped are dead to the others: from here on they may go on, and come back with new sessions. */
+static void
+chaos_wake_fenced(struct chaos *c, unsigned alive)
+{
+	unsigned stopped = 0;
+
+	for (unsigned i = 0; i < CHAOS_SEATS; i++)
+		stopped += c->seats[i].pid && c->seats[i].doomed && c->seats[i].stopped;
+	if (stopped == 0 || chaos_sessions(c) + stopped > alive)
+		return;
+	c->fenced += stopped;
+	c->woke -= stopped;
+	chaos_wake(c, 0);
+}
+
 /* The doomed have ended, and the nodes know. Who was stopped is woken after that time; the others work meanwhile, in a
  * burst until `ops` have returned. */
 static void
@@ -227,9 +261,9 @@ chaos_settle(struct chaos *c, uint64_t first_ns, uint64_t wake_ns, uint64_t ops)
 			alive += c->seats[i].pid != 0;
 			doomed += c->seats[i].pid && c->seats[i].doomed;
 		}
-		left = doomed;
-		for (unsigned i = 0; i < CHAOS_NODES; i++)
-			left += sessions_in_file(c->file[i]) > alive;
+		left = doomed + (chaos_sessions(c) > alive);
+		if (options.verbs)
+			chaos_wake_fenced(c, alive);
 	} while (left && test_failures == 0);
 	c->takeover_ns = far_max(c->takeover_ns, chaos_now() - first_ns);
 }
@@ -289,16 +323,40 @@ chaos_violation(void *arg, const char *line)
 	printf("# %s\n", line);
 }
 
+/* What tables and nodes say of the same memory. Maintenance may hand back a chunk between the two: then once more. */
+static uint64_t
+chaos_granted(struct far *f, struct far_table *t, struct far_table_stat *s)
+{
+	struct far_node_info nodes[CHAOS_NODES];
+	struct far_table_stat before;
+	uint64_t granted = 0;
+
+	CHECK_EQ(far_table_stat(t, s), 0);
+	for (unsigned tries = 0; tries < CHAOS_REPAIRS; tries++) {
+		before = *s;
+		granted = 0;
+		CHECK_EQ(far_nodes(f, nodes, CHAOS_NODES), CHAOS_NODES);
+		for (unsigned i = 0; i < CHAOS_NODES; i++) {
+			granted += nodes[i].granted_bytes;
+			CHECK_EQ(nodes[i].quarantined_sessions, 0);
+		}
+		CHECK_EQ(far_table_stat(t, s), 0);
+		if (s->granted_index_bytes == before.granted_index_bytes &&
+		    s->granted_block_bytes == before.granted_block_bytes)
+			break;
+	}
+	return granted;
+}
+
 /* Nobody else is there: what the dead left is taken over, and everything adds up. */
 static void
 chaos_inspect(struct chaos *c)
 {
 	struct far_opts o = { .lease_ns = options.lease_ns };
-	struct far_node_info nodes[CHAOS_NODES];
 	struct far_table_stat s;
 	struct far_table *t;
 	struct far *f;
-	uint64_t began_ns = chaos_now(), granted = 0;
+	uint64_t began_ns = chaos_now(), granted;
 	int repaired = 1;
 
 	REQUIRE(far_open(c->uri, &o, &f) == 0 && far_table_open(f, CHAOS_TABLE, &t) == 0);
@@ -307,14 +365,9 @@ chaos_inspect(struct chaos *c)
 	CHECK_EQ(repaired, 0);
 	c->repair_ns = chaos_now() - began_ns;
 	CHECK_EQ(far_table_check(t, chaos_violation, NULL), 0);
-	CHECK_EQ(far_table_stat(t, &s), 0);
+	granted = chaos_granted(f, t, &s);
 	CHECK_EQ(s.index_bytes + s.block_bytes + s.free_index_bytes + s.free_block_bytes + s.header_bytes,
 		 s.granted_index_bytes + s.granted_block_bytes);
-	CHECK_EQ(far_nodes(f, nodes, CHAOS_NODES), CHAOS_NODES);
-	for (unsigned i = 0; i < CHAOS_NODES; i++) {
-		granted += nodes[i].granted_bytes;
-		CHECK_EQ(nodes[i].quarantined_sessions, 0);
-	}
 	CHECK_EQ(granted, s.granted_index_bytes + s.granted_block_bytes);
 	printf("# %" PRIu64 " keys, %" PRIu64 " splits, %" PRIu64 " KiB granted, %" PRIu64 " KiB of blocks in use\n",
 	       s.keys, s.splits, granted >> 10, s.block_bytes >> 10);
@@ -393,11 +446,17 @@ chaos_init(struct chaos *c)
 	for (unsigned i = 0; i < CHAOS_HOT; i++)
 		c->shared->hot[i] = c->shared->next_key++;
 	for (unsigned i = 0; i < CHAOS_NODES; i++) {
-		snprintf(c->path[i], sizeof(c->path[i]), "%s/n%u", c->dir, i);
+		if (options.verbs)
+			snprintf(c->path[i], sizeof(c->path[i]), "verbs://127.0.0.1:%u", CHAOS_PORT + i);
+		else
+			snprintf(c->path[i], sizeof(c->path[i]), "%s/n%u", c->dir, i);
 		snprintf(c->file[i], sizeof(c->file[i]), "%s/f%u", c->dir, i);
 		chaos_node_start(c, i);
 	}
-	snprintf(c->uri, sizeof(c->uri), "shm:%s,%s", c->path[0], c->path[1]);
+	if (options.verbs)
+		snprintf(c->uri, sizeof(c->uri), "verbs://127.0.0.1:%u,127.0.0.1:%u", CHAOS_PORT, CHAOS_PORT + 1);
+	else
+		snprintf(c->uri, sizeof(c->uri), "shm:%s,%s", c->path[0], c->path[1]);
 	REQUIRE(far_open(c->uri, NULL, &f) == 0);
 	CHECK_EQ(far_table_create(f, CHAOS_TABLE, &small), 0);
 	far_close(f);
@@ -483,6 +542,7 @@ main(int argc, char **argv)
 		{ "bound", 1, NULL, 'b' },
 		{ "seed", 1, NULL, 's' },
 		{ "history", 1, NULL, 'h' },
+		{ "verbs", 0, NULL, 'v' },
 		{ 0 },
 	};
 	static const struct test_case cases[] = { TEST(test_chaos_processes_die_and_the_table_stays_linearizable) };
@@ -500,6 +560,8 @@ main(int argc, char **argv)
 			options.seed = chaos_number(optarg);
 		else if (c == 'h')
 			options.history = optarg;
+		else if (c == 'v')
+			options.verbs = true;
 		else
 			return 2;
 	}

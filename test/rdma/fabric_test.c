@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The conformance suite over verbs. FABRIC_OPTIONS: what follows the address of each node. */
+/* The conformance suite over verbs. FABRIC_OPTIONS: what follows the address of each node; FABRIC_FAULTS: the fraction
+ * of chains that the fault hook lets fail. */
 #include <stdlib.h>
 
 #include "conform/fabric_conform.h"
@@ -51,7 +52,8 @@ main(int argc, char **argv)
 		.close = verbs_world_close,
 		.connect = verbs_world_connect,
 		.kill = verbs_world_kill,
-		.threads = true,
+		.threads = FABRIC_FAULTS == 0,
+		.faults = FABRIC_FAULTS,
 		.rounds = FABRIC_ROUNDS,
 		.free_off = NODES_FREE,
 	};

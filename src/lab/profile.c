@@ -13,6 +13,7 @@
 #include <farside/error.h>
 
 #include "base/base.h"
+#include "lab/datadir.h"
 
 enum {
 	PROFILE_LEN = 64 << 10, /* bytes of a file at most */

@@ -9,7 +9,7 @@ FUZZ_TIME ?= 300
 SOAK ?= --time 10m
 
 help:
-	@echo 'make all      build the library and the program into $(BUILD)/'
+	@echo 'make all      build the library, the program and their tests into $(BUILD)/'
 	@echo 'make demo     install what is missing, build, and see Farside at work on real data (< 2 minutes)'
 	@echo 'make quick    build and run the quick tests (< 5 minutes)'
 	@echo 'make check    everything: compilers, sanitizers, style, documents, installation'
@@ -27,9 +27,11 @@ $(BUILD)/build.ninja:
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD) -j$(JOBS)
 
+# The program alone: the tests are three quarters of what there is to compile.
 demo:
 	@script/deps build demo
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
+	ninja -C $(BUILD) -j$(JOBS) farside
 	$(BUILD)/farside demo
 
 quick:

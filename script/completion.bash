@@ -28,10 +28,26 @@ _farside()
 	local command=${COMP_WORDS[1]} pool=()
 
 	COMPREPLY=()
+	# Readline splits --option=value at the sign.
+	if [ "$current" = = ]; then
+		current=
+	elif [ "$previous" = = ]; then
+		previous=${COMP_WORDS[COMP_CWORD - 2]}
+	fi
+	if [ "$COMP_CWORD" = 1 ] && [[ $current == -* ]]; then
+		COMPREPLY=($(compgen -W "--help --version" -- "$current"))
+		return
+	fi
 	if [ "$COMP_CWORD" = 1 ] || [[ $COMP_CWORD = 2 && $command = help ]]; then
 		COMPREPLY=($(compgen -W "$(_farside_commands "$program")" -- "$current"))
 		return
 	fi
+	case $command$previous in # the short options, which commands have for themselves
+	load-f) previous=--format ;;
+	load-t) previous=--table ;;
+	create-d) previous=--design ;;
+	*-p) previous=--pool ;;
+	esac
 	case $previous in
 	--workload)
 		COMPREPLY=($(compgen -W "A B C D F insert update delete negative" -- "$current"))

@@ -33,6 +33,11 @@ offers test_completion_first_word_is_a_command load l
 offers test_completion_help_takes_a_command scan help s
 offers test_completion_dash_gives_options --create load --c
 offers test_completion_format_gives_formats tsv load t --format t
+offers test_completion_format_behind_a_sign_gives_formats tsv load t --format = t
+offers test_completion_sign_alone_gives_formats ini load t --format =
+offers test_completion_short_format_gives_formats tsv load t -f t
+offers test_completion_short_design_gives_designs race create -d r
+offers test_completion_dash_without_command_gives_options --version --v
 offers test_completion_file_of_a_node_gives_files "$dir" node --file "${dir%?}"
 offers test_completion_workload_gives_names F bench --workload ""
 offers test_completion_sim_gives_verbs soak sim s
@@ -47,6 +52,7 @@ done
 "$farside" create devices --pool "shm:$dir/n0"
 offers test_completion_table_of_the_pool_named_by_option devices get --pool "shm:$dir/n0" d
 offers test_completion_option_table_gives_tables devices load --pool "shm:$dir/n0" --table d
+offers test_completion_short_table_gives_tables devices load --pool "shm:$dir/n0" -t d
 FARSIDE_POOL="shm:$dir/n0"
 export FARSIDE_POOL
 offers test_completion_table_of_the_pool_in_the_environment devices check ""

@@ -84,8 +84,7 @@ bench_report_json(const struct bench_about *a, const struct bench_result *r)
 
 /* Text -------------------------------------------------------------------------------------------------------- */
 
-/* 1234567 as "1,234,567". The text lives in the caller's buffer. */
-static const char *
+const char *
 bench_report_grouped(uint64_t n, char buf[32])
 {
 	char digits[24];

@@ -21,6 +21,9 @@ json_t *bench_report_json(const struct bench_about *a, const struct bench_result
 /* An aligned text for people, on standard output. */
 void bench_report_text(const struct bench_about *a, const struct bench_result *r);
 
+/* 1234567 as "1,234,567". The text lives in the caller's buffer. */
+const char *bench_report_grouped(uint64_t n, char buf[32]);
+
 /* Can a plot be made at `path`? Tried before a long run: says why not and returns an exit code. A file that is there is
  * left as it is. */
 int bench_report_plot_check(const struct cli_common *c, const char *path);

@@ -54,10 +54,11 @@ void
 bench_sweep_text(const struct bench_about *a, const struct bench_sweep *s)
 {
 	struct hist times;
+	char n[32];
 
-	printf("workload %s on %s: %llu keys, pool %s; clients of %u thread%s, %u operation%s in flight each\n\n",
+	printf("workload %s on %s: %s keys, pool %s; clients of %u thread%s, %u operation%s in flight each\n\n",
 	       a->opts->spec.name, s->results[0]->table.design,
-	       (unsigned long long)a->opts->spec.keys, a->pool, a->threads,
+	       bench_report_grouped(a->opts->spec.keys, n), a->pool, a->threads,
 	       a->threads == 1 ? "" : "s", a->opts->depth, a->opts->depth == 1 ? "" : "s");
 	printf("%8s %12s %10s %10s %10s %8s %8s %8s\n", "clients", "operations/s", "p50 us",
 	       "p99 us", "p99.9 us", "trips", "retries", "gave up");
@@ -65,8 +66,9 @@ bench_sweep_text(const struct bench_about *a, const struct bench_sweep *s)
 		const struct bench_result *r = s->results[i];
 
 		bench_sweep_times(r, &times);
-		printf("%8u %12.0f %10.2f %10.2f %10.2f %8.3f %8.3f %8llu\n", s->clients[i],
-		       bench_rate(r), (double)hist_at(&times, 0.5) * 1e-3,
+		printf("%8u %12s %10.2f %10.2f %10.2f %8.3f %8.3f %8llu\n", s->clients[i],
+		       bench_report_grouped((uint64_t)bench_rate(r), n),
+		       (double)hist_at(&times, 0.5) * 1e-3,
 		       (double)hist_at(&times, 0.99) * 1e-3,
 		       (double)hist_at(&times, 0.999) * 1e-3,
 		       bench_sweep_sum(r, bench_sweep_trips),

@@ -59,8 +59,9 @@ stat_print_table(const char *name, const struct far_table_stat *s)
 	printf("table    %s (%s)\n", name, s->design);
 	printf("keys     %llu in %llu slots (load factor %.3f)\n", (unsigned long long)s->keys,
 	       (unsigned long long)s->slots, stat_ratio(s->keys, s->slots));
-	printf("index    %llu subtables, directory depth %u, %llu splits\n",
-	       (unsigned long long)s->subtables, s->depth, (unsigned long long)s->splits);
+	printf("index    %llu subtable%s, directory depth %u, %llu split%s\n",
+	       (unsigned long long)s->subtables, s->subtables == 1 ? "" : "s", s->depth,
+	       (unsigned long long)s->splits, s->splits == 1 ? "" : "s");
 	printf("per key  %.1f bytes of index, %.1f bytes of blocks\n",
 	       stat_ratio(s->index_bytes, s->keys), stat_ratio(s->block_bytes, s->keys));
 	stat_print_kind("index", s->index_bytes, s->free_index_bytes, s->granted_index_bytes);

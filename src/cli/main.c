@@ -69,7 +69,8 @@ main_unknown(const char *name)
 	for (size_t i = 0; main_commands[i]; i++) {
 		unsigned d = main_distance(name, main_commands[i]->name);
 
-		if (d < least) {
+		/* A guess keeps a letter of what was written. */
+		if (d < least && d < strlen(name)) {
 			least = d;
 			best = main_commands[i]->name;
 		}
@@ -146,7 +147,8 @@ main(int argc, char **argv)
 		main_help(stderr);
 		return CLI_USAGE;
 	}
-	if (strcmp(name, "help") == 0 && argc > 2 && strcmp(argv[2], "help") != 0)
+	if (strcmp(name, "help") == 0 && argc > 2 && strcmp(argv[2], "help") != 0 &&
+	    strcmp(argv[2], "--help") != 0)
 		return main_run(argv[2], 2, help_argv);
 	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
 		main_help(stdout);

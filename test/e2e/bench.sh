@@ -83,7 +83,8 @@ runs 0 bench $sim --threads 16 --workload A && fast=$(member ops_per_s | cut -d.
 	runs 0 bench $sim --threads 16 --workload A --no-backoff --no-credits --shared-qp=1 &&
 	[ "$fast" -gt $((2 * $(member ops_per_s | cut -d. -f1))) ]
 ok "the switches act there"
-runs 0 bench --pool sim:cx6-200 --keys 2000 --ops 4000 --clients 1,2,4 && [ "$(grep -c '^ *[124] ' out)" = 3 ]
+runs 0 bench --pool sim:cx6-200 --keys 2000 --ops 4000 --clients 1,2,4 && [ "$(grep -c '^ *[124] ' out)" = 3 ] &&
+	grep -q ' 2,000 keys' out && grep -q '^ *4  *[0-9]*,[0-9,]* ' out
 ok "a list of clients: a line of each"
 runs 0 bench --pool sim:cx6-200 --keys 2000 --ops 4000 --clients 1,4 --json && [ "$(grep -o '"design"' out | wc -l)" = 2 ]
 ok "and an array"

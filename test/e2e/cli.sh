@@ -35,10 +35,12 @@ start_node
 runs 0 --help && grep -q '^  load ' out; ok "help lists commands"
 runs 0 help get && grep -q 'Usage: farside get' out; ok "help of a command"
 runs 0 help help && grep -q '^  load ' out; ok "help of help"
+runs 0 help --help && grep -q '^  load ' out; ok "help --help is help"
 runs 0 --version && grep -q '^farside [0-9]' out; ok "version"
 runs 2; ok "no command is wrong usage"
 runs 2 gte && grep -q "did you mean 'get'" err; ok "mistyped command gets a suggestion"
 runs 2 frobnicate && grep -q "farside --help" err; ok "unknown command points to the help"
+runs 2 x && grep -q "farside --help" err; ok "no suggestion has nothing in common with what was written"
 runs 2 get t && grep -q 'missing; expected TABLE KEY$' err; ok "missing argument is wrong usage"
 runs 2 get t k k; ok "surplus argument is wrong usage"
 runs 2 put t k -40.5 && grep -q "'-40.5' .* behind --" err && runs 2 get t -abc && grep -q "'-abc' .* behind --" err &&

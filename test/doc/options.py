@@ -20,6 +20,12 @@ def page_options(name):
         return {"--" + x for x in re.findall(r"Fl -([a-z][a-z-]*)", f.read())}
 
 
+def headings_with_macros(page):
+    """Headings in which a word is a macro's name: it would be taken for the macro. Behind \\& it is not."""
+    with open(os.path.join(ROOT, "doc/man", page), encoding="utf-8") as f:
+        return {x for x in re.findall(r"^\.S[sh] .*", f.read(), re.M) if re.search(r"(?<!\S)[A-Z][a-z](?!\S)", x)}
+
+
 def help_of(program, *args):
     return subprocess.run([program, *args], capture_output=True, text=True, check=True).stdout
 
@@ -42,6 +48,8 @@ def main():
         stem = re.sub(r"\W", "_", page)
         cases.append((f"test_page_{stem}_names_every_option", options - COMMON - written))
         cases.append((f"test_page_{stem}_names_options_that_exist", written - options - COMMON - (TOP if page == "farside.1" else set())))
+    pages = sorted(x for x in os.listdir(os.path.join(ROOT, "doc/man")) if x[-1].isdigit())
+    cases.append(("test_page_headings_are_words", {f"{p}: {x}" for p in pages for x in headings_with_macros(p)}))
     return report(cases)
 
 

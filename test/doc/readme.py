@@ -53,9 +53,12 @@ def run_session(steps, folder, env):
         command = command.replace("/tmp/", folder + "/")
         if command.endswith("&"):
             uri = re.search(r"shm:(\S+)", command)
-            command = command[:-1] + ">/dev/null 2>&1 </dev/null &\n"
+            output = re.search(r"> (\S+)", command)
+            command = command[:-1] + ("" if output else ">/dev/null ") + "2>&1 </dev/null &\n"
             if uri:  # the node is up when its socket is there
-                command += f"for i in $(seq 100); do [ -S {uri.group(1)} ] && break; sleep 0.05; done"
+                command += f"for i in $(seq 100); do [ -S {uri.group(1)} ] && break; sleep 0.05; done\n"
+            if output:  # and has said so
+                command += f"for i in $(seq 100); do [ -s {output.group(1)} ] && break; sleep 0.05; done"
         if command.startswith("kill "):  # what the shell says of jobs that end belongs here, not to a later command
             command += "\nwait\ntrue"
         script += command + f"\necho {MARK} $?\n"

@@ -417,6 +417,8 @@ tcp_conn_greet(struct tcp_conn *c)
 
 	endpoint_pool(a->endpoint, w.pool_id, &nodes_n);
 	w.err = tcp_conn_judge(c, w.pool_id);
+	if (w.err == 0)
+		w.err = endpoint_admit(a->endpoint);
 	w.region_len = a->words.len;
 	w.verbs = a->attach ? 0 : (1 << FAR_OP_CALL) - 1;
 	w.flags = (a->key.len > 0 ? TCP_KEYED : 0) | (a->attach ? TCP_ATTACHED : 0);

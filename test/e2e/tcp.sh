@@ -127,4 +127,12 @@ runs 0 create t --pool "$both" && runs 0 load t rows --key id --value v --pool "
 runs 0 del t k1 --pool "$both" && runs 1 get t k1 --pool "shm:$dir/s" && runs 0 check t --pool "$both"; ok "and the other way round"
 ends $n0 TERM
 [ $code = 0 ] && [ ! -e s ]; ok "nothing is left"
+
+# A region whose file is taken away ---------------------------------------------------------------------------
+
+start --listen tcp://127.0.0.1:0 --size 64m --file lost && n0=$node && pool=$(address)
+runs 0 create t --pool "$pool" && mv lost elsewhere && runs 3 get t k --pool "$pool" &&
+	grep -q 'the file of its region was removed or replaced' err; ok "a node whose file lost its name takes no new client"
+mv elsewhere lost && runs 1 get t k --pool "$pool"; ok "until the name is back"
+ends $n0 TERM
 plan

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chaos.c -- real processes on shared memory, or on RDMA, killed and stopped, and what they did judged.
+ * chaos.c -- real processes on shared memory, TCP or RDMA, killed and stopped, and what they did judged.
  *
- * usage: chaos [--verbs] [--rounds N] [--ops N] [--lease MS] [--bound MS] [--seed N] [--history FILE]
+ * usage: chaos [--verbs] [--tcp SEATS] [--rounds N] [--ops N] [--lease MS] [--bound MS] [--seed N] [--history FILE]
  *
  * Two memory nodes keep their regions in files; four clients work on one table. In each round some clients are
  * killed while they work, others are stopped for longer than a lease and then continued, and new ones take their
@@ -41,6 +41,7 @@ static struct chaos_opts {
 	uint64_t rounds, ops, lease_ns, seed;
 	uint64_t bound_ns; /* takeover is due within that time beyond the lease */
 	const char *history;
+	uint64_t tcp; /* seats whose clients reach the nodes by TCP, the first ones; cut off as well */
 	bool verbs; /* nodes behind the RDMA device of this machine: FENCE cuts a client off and does not kill it */
 } options = { .rounds = 22, .ops = 112000, .lease_ns = 400000000, .seed = 1, .bound_ns = 2600000000 };
 
@@ -54,6 +55,7 @@ struct chaos_process {
 
 struct chaos {
 	char dir[64], path[CHAOS_NODES][96], file[CHAOS_NODES][96], uri[256];
+	char listen[CHAOS_NODES][SHM_URI_MAX], tcp_uri[2 * SHM_URI_MAX];
 	pid_t node[CHAOS_NODES];
 	struct chaos_process seats[CHAOS_SEATS];
 	struct chaos_shared *shared;
@@ -71,8 +73,16 @@ chaos_node_start(struct chaos *c, unsigned i)
 {
 	struct shm_node_opts opts = { c->path[i], c->file[i], CHAOS_REGION, .child = true };
 	struct shm_why why = { "" };
+	char listen[SHM_URI_MAX] = "tcp://127.0.0.1:0";
 	int err;
 
+	if (options.tcp > 0) {
+		/* It comes back to the port that it once got. */
+		if (c->listen[i][0])
+			strcpy(listen, c->listen[i]);
+		opts.listen = listen;
+		opts.listens = c->listen[i];
+	}
 	if (options.verbs)
 		opts = (struct shm_node_opts){
 			.file = c->file[i], .size = CHAOS_REGION_VERBS, .child = true, .listen = c->path[i]
@@ -96,9 +106,12 @@ chaos_node_end(struct chaos *c, unsigned i, int sig)
 static void
 chaos_seat_fill(struct chaos *c, unsigned i)
 {
-	struct chaos_client_opts o = { c->uri, options.lease_ns, far_rng_next(&c->rng), c->shared, c->recorder, i };
+	struct chaos_client_opts o = { .shared = c->shared, .recorder = c->recorder, .seat = i };
 	struct chaos_process *p = &c->seats[i];
 
+	o.uri = i < options.tcp ? c->tcp_uri : c->uri;
+	o.lease_ns = options.lease_ns;
+	o.seed = far_rng_next(&c->rng);
 	c->shared->seats[i].open = 0;
 	c->shared->seats[i].excused = 0;
 	fflush(stdout);
@@ -232,11 +245,14 @@ chaos_sessions(const struct chaos *c)
 static void
 chaos_wake_fenced(struct chaos *c, unsigned alive)
 {
-	unsigned stopped = 0;
+	unsigned stopped = 0, doomed = 0;
 
-	for (unsigned i = 0; i < CHAOS_SEATS; i++)
+	for (unsigned i = 0; i < CHAOS_SEATS; i++) {
+		doomed += c->seats[i].pid && c->seats[i].doomed;
 		stopped += c->seats[i].pid && c->seats[i].doomed && c->seats[i].stopped;
-	if (stopped == 0 || chaos_sessions(c) + stopped > alive)
+	}
+	/* Of the others, who map the regions, each one must have ended first. */
+	if (stopped == 0 || chaos_sessions(c) + doomed > alive)
 		return;
 	c->fenced += stopped;
 	c->woke -= stopped;
@@ -262,7 +278,7 @@ chaos_settle(struct chaos *c, uint64_t first_ns, uint64_t wake_ns, uint64_t ops)
 			doomed += c->seats[i].pid && c->seats[i].doomed;
 		}
 		left = doomed + (chaos_sessions(c) > alive);
-		if (options.verbs)
+		if (options.verbs || options.tcp > 0)
 			chaos_wake_fenced(c, alive);
 	} while (left && test_failures == 0);
 	c->takeover_ns = far_max(c->takeover_ns, chaos_now() - first_ns);
@@ -457,6 +473,8 @@ chaos_init(struct chaos *c)
 		snprintf(c->uri, sizeof(c->uri), "verbs://127.0.0.1:%u,127.0.0.1:%u", CHAOS_PORT, CHAOS_PORT + 1);
 	else
 		snprintf(c->uri, sizeof(c->uri), "shm:%s,%s", c->path[0], c->path[1]);
+	if (options.tcp > 0)
+		snprintf(c->tcp_uri, sizeof(c->tcp_uri), "%s,%s", c->listen[0], c->listen[1] + strlen("tcp://"));
 	REQUIRE(far_open(c->uri, NULL, &f) == 0);
 	CHECK_EQ(far_table_create(f, CHAOS_TABLE, &small), 0);
 	far_close(f);
@@ -542,6 +560,7 @@ main(int argc, char **argv)
 		{ "bound", 1, NULL, 'b' },
 		{ "seed", 1, NULL, 's' },
 		{ "history", 1, NULL, 'h' },
+		{ "tcp", 1, NULL, 't' },
 		{ "verbs", 0, NULL, 'v' },
 		{ 0 },
 	};
@@ -560,6 +579,8 @@ main(int argc, char **argv)
 			options.seed = chaos_number(optarg);
 		else if (c == 'h')
 			options.history = optarg;
+		else if (c == 't')
+			options.tcp = far_min(chaos_number(optarg), CHAOS_SEATS);
 		else if (c == 'v')
 			options.verbs = true;
 		else

@@ -37,8 +37,8 @@ struct far_fabric_ops {
 	int (*post)(struct far_fabric *f, struct far_chain *c);
 	/* The next finished chain with its status set, or NULL; never blocks. */
 	struct far_chain *(*poll)(struct far_fabric *f);
-	/* No fiber is runnable and nothing finished: may block for FABRIC_IDLE_NS at most until something does.
-	 * NULL: nothing to do. */
+	/* No fiber is runnable and nothing finished: may block until something does, for FABRIC_IDLE_NS at most; or
+	 * for some milliseconds, but not beyond fiber_due(), where that is sure to wake it. NULL: nothing to do. */
 	void (*idle)(struct far_fabric *f);
 };
 

@@ -13,10 +13,12 @@
 #include <time.h>
 
 #include "base/base.h"
+#include "fiber/task.h"
 
 enum {
 	TCP_NEAR_NS = 100 * 1000, /* an answer that takes longer is not polled for */
 	TCP_WAKE_NS = 10 * 1000,  /* about what it costs to fall asleep and to wake up */
+	TCP_SLEEP_NS = 5 * 1000 * 1000, /* at once, at most */
 	TCP_LOOK_TICKS = 4096,   /* polls without any sleep between two looks at the clock */
 };
 /* A node that is silent for so long while something is in flight is given up. */
@@ -79,11 +81,13 @@ tcp_poll(struct far_fabric *f)
 	return tcp_list_take(&s->done);
 }
 
-/* Sleeps until something arrives or can be sent. */
+/* Sleeps until something arrives or can be sent, or a task's time has come: very many clients that share few processors
+ * with a node must not wake up in vain all the time. */
 static void
-tcp_sleep(struct tcp *s)
+tcp_sleep(struct tcp *s, uint64_t now)
 {
-	struct timespec timeout = { 0, FABRIC_IDLE_NS };
+	uint64_t due = fiber_due(s->base.loop);
+	struct timespec timeout = { 0, 0 };
 	struct pollfd pfd[FAR_NODES_MAX];
 	nfds_t n = 0;
 
@@ -96,6 +100,7 @@ tcp_sleep(struct tcp *s)
 				.events = (short)(POLLIN | (k->out_at < k->out_n ? POLLOUT : 0)),
 			};
 	}
+	timeout.tv_nsec = due > now ? (long)far_min(due - now, TCP_SLEEP_NS) : 0;
 	if (n > 0)
 		ppoll(pfd, n, &timeout, NULL);
 }
@@ -114,7 +119,7 @@ tcp_idle(struct far_fabric *f)
 		spin += 2 * s->answer_ns;
 	if (now - s->quiet_since < spin)
 		return;
-	tcp_sleep(s);
+	tcp_sleep(s, now);
 	tcp_look(s, far_loop_now(f->loop));
 }
 

@@ -366,7 +366,7 @@ far_loop_run(struct far_loop *l)
 		if (!moved || ++l->rounds % FIBER_CLOCK_ROUNDS == 0)
 			fiber_fire(l);
 		if (!moved && !l->head && !fiber_busy(l) && l->clock.idle)
-			l->clock.idle(l->clock.arg, l->heap_n > 0 ? l->heap[0]->when : UINT64_MAX);
+			l->clock.idle(l->clock.arg, fiber_due(l));
 	}
 	l->running = false;
 }

@@ -86,6 +86,13 @@ int fiber_timer_reserve(struct far_loop *l, uint32_t n);
 void fiber_timer_start(struct far_loop *l, struct far_task *t, uint64_t when);
 void fiber_timer_stop(struct far_loop *l, struct far_task *t);
 
+/* When the next timer fires; UINT64_MAX: there is none. For who sleeps inside a poller. */
+static inline uint64_t
+fiber_due(const struct far_loop *l)
+{
+	return l->heap_n > 0 ? l->heap[0]->when : UINT64_MAX;
+}
+
 /* fiber.c: stops `t` until fiber_wake(); far_unpark() does not wake it, but is remembered. */
 void fiber_stop(struct far_task *t);
 void fiber_wake(struct far_task *t);

@@ -54,7 +54,7 @@ loads() {
 	client=$!
 	exec 4>feed
 	printf '%s\n' "$1" >&4
-	sleep 0.3
+	at_work $client
 }
 
 # Starting ----------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ start l0 --size 64m --file lost && l0=$node
 client=$!
 exec 4>feed
 head -100 rows >&4
-sleep 0.3
+at_work $client
 mv lost elsewhere
 waits "removed or replaced" l0.err; ok "its node says when the file loses its name"
 runs 3 get t k1 && grep -q "memory node 0 at .*: the file of its region was removed or replaced" err
@@ -189,7 +189,7 @@ start c0 --size 64m --file cut && c0=$node
 client=$!
 exec 4>feed
 head -100 rows >&4
-sleep 0.3
+at_work $client
 truncate -s 1m cut
 wait $c0 2>/dev/null
 [ $? = 3 ] && grep -q "somebody cut the region's file" c0.err && [ ! -e c0 ]; ok "its node ends and says why"
@@ -219,7 +219,7 @@ else
 	client=$!
 	exec 4>feed
 	head -100 rows >&4
-	sleep 0.3
+	at_work $client
 	kill -STOP $client
 	# Another client watches its lease run out, and sends FENCE.
 	(sleep 4) | timeout 20 "$farside" load t - --key id --value v >/dev/null 2>&1

@@ -38,6 +38,15 @@ runs() {
 	[ $code = "$want" ]
 }
 
+# at_work PID: waits until that client has opened its handle, which gives it a second thread, and for a moment more
+at_work() {
+	for _ in $(seq 400); do
+		[ ! -d "/proc/$1/task" ] || [ "$(ls "/proc/$1/task" | wc -l)" -lt 2 ] || break
+		sleep 0.05
+	done
+	sleep 0.3
+}
+
 # Prints the plan and ends the script.
 plan() {
 	echo "1..$at"

@@ -13,6 +13,7 @@ struct node_args {
 	struct cli_common common;
 	struct shm_node_opts opts;
 	int ready_fd; /* -1: standard output */
+	bool spins;   /* --spin was given */
 };
 
 static const struct argp_option node_options[] = {
@@ -54,6 +55,7 @@ node_parse(int key, char *arg, struct argp_state *state)
 		a->opts.listen = arg;
 		return 0;
 	case 'S':
+		a->spins = true;
 		a->opts.spin_us = (unsigned)number_option(
 			state, "spin", arg, (struct number_range){ NUMBER_PLAIN, 0, 1000000 });
 		return 0;
@@ -71,6 +73,8 @@ node_parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (a->opts.path == NULL && a->opts.listen == NULL)
 			argp_error(state, "where to serve? Give shm:PATH or --listen");
+		if (a->spins && a->opts.listen == NULL)
+			argp_error(state, "--spin is for --listen");
 		if (a->opts.size == 0 && (a->opts.file == NULL || access(a->opts.file, F_OK) != 0))
 			argp_error(state, "how large? Give --size");
 		return 0;

@@ -56,6 +56,7 @@ runs 3 node --listen tcp://0.0.0.0:0 --size 64m && grep -q 'needs a key' err; ok
 runs 2 node --listen tcp://127.0.0.1 --size 64m && grep -q 'port is missing' err; ok "an address without a port"
 runs 2 node --listen udp://127.0.0.1:1 --size 64m && grep -q 'not of the form tcp://' err; ok "another scheme"
 runs 3 node --listen 'tcp://127.0.0.1:0?key=none' --size 64m && grep -q 'none: No such file' err; ok "a key file that is missing"
+runs 2 node "shm:$dir/n0" --size 64m --spin 5 && grep -q 'spin is for --listen' err; ok "nobody to spin for"
 chmod 644 key
 runs 3 node --listen 'tcp://127.0.0.1:0?key=key' --size 64m && grep -q 'mode 0600, not 0644' err; ok "a key that others may read"
 chmod 600 key

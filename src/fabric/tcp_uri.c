@@ -53,6 +53,8 @@ tcp_uri_place(const char *text, size_t len, struct tcp_place *out)
 	}
 	if (host_len == 0)
 		return "the host is missing";
+	if (colon && (size_t)(text + len - colon) >= 3 && memcmp(colon, "://", 3) == 0)
+		return "the scheme stands once, before the first node";
 	if (host_len >= sizeof(out->host))
 		return "the host's name is too long";
 	if (!colon || colon >= text + len || *colon != ':')

@@ -79,5 +79,16 @@ test_uri_that_is_wrong_is_refused(void)
 	}
 }
 
+static void
+test_uri_that_repeats_its_scheme_is_told_so(void)
+{
+	char why[200] = "";
+	struct tcp_uri u;
+
+	CHECK_EQ(tcp_uri_parse("//a:1,tcp://b:1", false, &u, why, sizeof(why)), -FAR_EINVAL);
+	CHECK(strcmp(why, "memory node 1: the scheme stands once, before the first node") == 0);
+}
+
 TEST_MAIN(TEST(test_uri_of_several_nodes_gives_their_places_in_order),
-	  TEST(test_uri_options_of_rdma_are_known_to_verbs_alone), TEST(test_uri_that_is_wrong_is_refused))
+	  TEST(test_uri_options_of_rdma_are_known_to_verbs_alone), TEST(test_uri_that_is_wrong_is_refused),
+	  TEST(test_uri_that_repeats_its_scheme_is_told_so))

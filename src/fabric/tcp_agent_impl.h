@@ -10,7 +10,7 @@
 enum {
 	TCP_CONNS_MAX = 4096,
 	TCP_STRANGERS_MAX = 128,
-	TCP_BUFFER = 2 * TCP_FRAME_MAX, /* of what arrives, and of answers */
+	TCP_BUFFER = 112 << 10, /* of what arrives, and of answers: more than a frame, and no mapping of its own */
 };
 
 enum tcp_state {

@@ -50,7 +50,7 @@ static void
 long_body(struct far_task *t, void *arg)
 {
 	enum { N = 3000, LEN = 4096 };
-	uint64_t *out = calloc(N, LEN), *in = calloc(N, LEN), old[N];
+	uint64_t *out = calloc(N, LEN), *in = calloc(N, LEN), old[N], found[N];
 	struct far_rng rng;
 
 	REQUIRE(out && in);
@@ -63,7 +63,7 @@ long_body(struct far_task *t, void *arg)
 		far_write(t, at(64), out + i * 8, len);
 		far_faa(t, at(0), 1, &old[i]);
 		far_read(t, at(64), in + i * 8, len);
-		far_cas(t, at(8), (uint64_t)i, (uint64_t)i + 1, &(uint64_t){ 0 });
+		far_cas(t, at(8), (uint64_t)i, (uint64_t)i + 1, &found[i]);
 		/* What a chain reads later, it may have overwritten: each is looked at by itself. */
 		if (i % 100 == 0) {
 			CHECK_EQ(far_wait(t), 0);
@@ -72,7 +72,7 @@ long_body(struct far_task *t, void *arg)
 	}
 	CHECK_EQ(far_wait(t), 0);
 	for (int i = 0; i < N; i++)
-		CHECK_EQ(old[i], i);
+		CHECK(old[i] == (uint64_t)i && found[i] == (uint64_t)i);
 	far_read(t, at(8), old, 8);
 	CHECK_EQ(far_wait(t), 0);
 	CHECK_EQ(old[0], N);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <farside/error.h>
@@ -25,6 +26,18 @@ event_loop_close(struct event_loop *l)
 	if (l->epoll >= 0)
 		close(l->epoll);
 	l->epoll = -1;
+}
+
+uint64_t
+event_files_max(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+		return 0;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
 }
 
 int

@@ -32,6 +32,9 @@ struct event_loop {
 int event_loop_open(struct event_loop *l);
 void event_loop_close(struct event_loop *l);
 
+/* Lets this process have as many open files as it may, and says how many those are; 0: not known. */
+uint64_t event_files_max(void);
+
 /* Watches `fd`, which stays the caller's; e->ready is set. -FAR_EIO. */
 int event_add(struct event_loop *l, struct event *e, int fd, uint32_t what);
 

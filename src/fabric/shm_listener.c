@@ -23,7 +23,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -411,15 +410,11 @@ shm_listener_listen(struct shm_listener *n, struct shm_why *why)
 static unsigned
 shm_conns_max(void)
 {
-	struct rlimit limit;
+	uint64_t files = event_files_max();
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-		return SHM_CONNS_MAX / 4;
-	limit.rlim_cur = limit.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &limit);
-	if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur <= SHM_FDS_SPARE)
-		return 1;
-	return (unsigned)far_min(SHM_CONNS_MAX, (limit.rlim_cur - SHM_FDS_SPARE) / 2);
+	return files <= SHM_FDS_SPARE + 1
+		       ? 1
+		       : (unsigned)far_min(SHM_CONNS_MAX, (files - SHM_FDS_SPARE) / 2);
 }
 
 int

@@ -335,6 +335,7 @@ tcp_agent_open(const struct tcp_agent_opts *opts, struct tcp_agent **out, struct
 	far_rng_seed(&a->rng, opts->weakness);
 	a->now = a->swept = far_clock_real.now(far_clock_real.arg);
 	a->on_connect.ready = tcp_on_connect;
+	event_files_max();
 	err = tcp_agent_listen(a, opts->uri, why);
 	if (err == 0 && (err = event_add(a->loop, &a->on_connect, a->sock, EPOLLIN)) != 0)
 		shm_why(why, err, "epoll: %s", strerror(errno));

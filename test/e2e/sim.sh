@@ -32,7 +32,7 @@ kill -INT $soak
 wait $soak
 [ $? = 130 ] && grep -q ' 0 not good' out; ok "an interrupted soak reports what it has played"
 for signal in TERM:143 HUP:129; do
-	setsid "$farside" sim soak --time 1h --jobs 2 --ledger "${signal%:*}.md" >out 2>err &
+	setsid env --default-signal=HUP,TERM "$farside" sim soak --time 1h --jobs 2 --ledger "${signal%:*}.md" >out 2>err &
 	soak=$!
 	sleep 1
 	kill -s "${signal%:*}" -- -$soak

@@ -200,6 +200,7 @@ store_uri_ask(const char *uri, char *text)
 {
 	char why[FAR_FABRIC_ERRMSG];
 	struct far_bytes path;
+	int n;
 
 	for (unsigned node = 0; store_uri_path(uri, node, &path); node++) {
 		int own = store_uri_probe(uri, path, why);
@@ -208,8 +209,11 @@ store_uri_ask(const char *uri, char *text)
 		FAR_ASSERT(node < FAR_NODES_MAX);
 		if (own == 0)
 			continue;
-		snprintf(text, FAR_ERRMSG_MAX, "memory node %u at '%.*s': %s", node,
-			 STORE_URI_SHOWN(path), why[0] ? why : store_uri_trouble(own));
+		n = snprintf(text, FAR_ERRMSG_MAX, "memory node %u at '%.*s': ", node,
+			     STORE_URI_SHOWN(path));
+		/* A long reason is cut. */
+		strncat(text, why[0] ? why : store_uri_trouble(own),
+			FAR_ERRMSG_MAX - 1 - (size_t)n);
 		return true;
 	}
 	return false;

@@ -122,7 +122,7 @@ test_open_wrong_uri_says_what_is_expected(void)
 	memset(longest + 4, 'x', 108);
 	test_uri(longest, -FAR_EINVAL, "the path of node 0 has 108 bytes, more than 107");
 	/* Hosts have a limit of their own. */
-	memcpy(longest, "tcp://", 6);
+	memset(memcpy(longest, "tcp://", 6) + 6, 'x', 120);
 	test_uri(longest, -FAR_EINVAL, "memory node 0: the port is missing");
 	CHECK_EQ(far_open("nonsense", NULL, NULL), -FAR_EINVAL);
 }

@@ -263,7 +263,7 @@ history_compare_ids(const void *a, const void *b)
 	return (x->ret != 0) - (y->ret != 0);
 }
 
-/* Returns complete their calls: of ops[from, n) both are there. */
+/* Returns complete their calls: of ops[from, n) both are there. An id that is called twice has no call. */
 static int
 history_join(struct history *h, size_t from)
 {
@@ -275,6 +275,8 @@ history_join(struct history *h, size_t from)
 		struct history_op *op = &h->ops[i], *call = to > from ? &h->ops[to - 1] : NULL;
 
 		if (op->kind == HISTORY_ITEM || !op->ret) {
+			if (op->kind != HISTORY_ITEM && call && call->id == op->id)
+				return -FAR_ESYNTAX;
 			h->ops[to++] = *op;
 			continue;
 		}

@@ -266,6 +266,8 @@ test_history_text_that_is_none_is_refused_with_its_line(void)
 		{ HEAD "1 call 1.1 upsert 1 -\n2 return 1.2 ok 1 -\n", 3 },
 		{ HEAD "1 call 1.1 upsert 1 -\n2 return 1.1 ok 1 -\n3 return 1.1 ok 1 -\n", 4 },
 		{ HEAD "2 call 1.1 upsert 1 -\n1 return 1.1 ok 1 -\n", 3 },
+		/* An id that is called twice: which of them has returned? */
+		{ HEAD "20 call 1.1 delete 5 -\n15 call 1.1 contains 5 -\n16 return 1.1 absent - -\n", 4 },
 	};
 
 	for (size_t i = 0; i < FAR_LEN(bad); i++) {
@@ -336,7 +338,7 @@ static void
 test_history_that_contradicts_itself_is_invalid(void)
 {
 	static const char *const cases[] = {
-		HEAD "1 call 1.1 upsert 5 -\n2 call 1.1 upsert 6 -\n",
+		HEAD "1 call 1.1 upsert 5 -\n",
 		HEAD WRITES "5 item 3.1 5 b 1.2\n",
 	};
 
@@ -344,6 +346,8 @@ test_history_that_contradicts_itself_is_invalid(void)
 		struct history_report r;
 		struct history h = { 0 };
 
+		/* In two texts that are joined. */
+		CHECK_EQ(text_read(cases[i], &h, NULL), 0);
 		CHECK_EQ(text_read(cases[i], &h, NULL), 0);
 		CHECK_EQ(history_check(&h, &r), -FAR_EINVAL);
 		history_free(&h);

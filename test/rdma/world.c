@@ -25,22 +25,27 @@ struct world {
 	unsigned clients_n;
 };
 
-/* A node's region is a file of its own, which we map too. */
+static const char *
+world_file(char file[static 64], unsigned i)
+{
+	snprintf(file, 64, "/dev/shm/world-%d-%u", (int)getpid(), i);
+	return file;
+}
+
+/* A node's region is a file of its own, which we map too. It stays while the node takes clients. */
 static void
 world_node(struct world *w, unsigned i)
 {
 	char file[64];
 	int fd;
 
-	snprintf(file, sizeof(file), "/dev/shm/world-%d-%u", (int)getpid(), i);
-	unlink(file);
+	unlink(world_file(file, i));
 	REQUIRE(nodes_start_file(&w->nodes, w->region_len, file, ""));
 	fd = open(file, O_RDWR | O_CLOEXEC);
 	REQUIRE(fd >= 0);
 	w->region[i] = mmap(NULL, w->region_len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	REQUIRE(w->region[i] != MAP_FAILED);
 	close(fd);
-	unlink(file);
 }
 
 struct world *
@@ -96,11 +101,15 @@ world_run(struct world *w, void (*body)(struct far_task *t, void *arg), void *ar
 void
 world_close(struct world *w)
 {
+	char file[64];
+
 	while (w->clients_n)
 		far_fabric_close(w->client[--w->clients_n]);
 	far_loop_close(w->loop);
-	for (unsigned i = 0; i < w->nodes.n; i++)
+	for (unsigned i = 0; i < w->nodes.n; i++) {
 		munmap(w->region[i], w->region_len);
+		unlink(world_file(file, i));
+	}
 	nodes_stop(&w->nodes);
 	free(w);
 }

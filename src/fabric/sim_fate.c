@@ -452,10 +452,10 @@ sim_aim_begin(struct sim_conn *k, const struct far_op *op, uint32_t words)
 void
 sim_evict(struct far_sim *s, struct sim_conn *k)
 {
+	s->faults.evicted += !k->dead;
 	k->dead = true;
 	k->thaw_ns = 0;
 	k->plan_ns = SIM_NEVER;
-	s->faults.evicted++;
 	sim_cut(s, k, -1, -FAR_EFENCED);
 }
 

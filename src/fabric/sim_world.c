@@ -142,8 +142,7 @@ sim_node_evict(struct far_sim *s, unsigned node)
 	for (struct sim_conn *k = s->conns; k; k = k->next) {
 		if (!k->session[node] || k->cut[node] || k->life[node] == s->nodes[node].life)
 			continue;
-		if (!k->dead)
-			sim_evict(s, k);
+		sim_evict(s, k);
 		for (unsigned i = 0; i < s->nodes_n; i++) {
 			struct sim_node *n = &s->nodes[i];
 

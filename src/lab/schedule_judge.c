@@ -102,8 +102,7 @@ schedule_judge(struct schedule *s)
 	if (far_sim_faults(s->sim)->invalid)
 		schedule_fail(s, SCHEDULE_OUT_OF_BOUNDS, "%llu operations outside the region",
 			      (unsigned long long)far_sim_faults(s->sim)->invalid);
-	/* What is on its way to a node that ends its sessions meanwhile looks like one. */
-	if (far_sim_faults(s->sim)->trespasses && !far_sim_faults(s->sim)->downs)
+	if (far_sim_faults(s->sim)->trespasses)
 		schedule_fail(s, SCHEDULE_OUT_OF_BOUNDS, "%llu operations without a right to it",
 			      (unsigned long long)far_sim_faults(s->sim)->trespasses);
 	if (far_sim_faults(s->sim)->unfenced)

@@ -23,6 +23,33 @@ struct far_chain {
 	uint32_t cut;
 };
 
+/* Chains that a backend has in its hands, in order. An empty list's `last` points to its `first`. */
+struct far_chain_list {
+	struct far_chain *first, **last;
+};
+
+static inline void
+far_chain_list_add(struct far_chain_list *list, struct far_chain *c)
+{
+	c->next = NULL;
+	*list->last = c;
+	list->last = &c->next;
+}
+
+/* The first one, or NULL. */
+static inline struct far_chain *
+far_chain_list_take(struct far_chain_list *list)
+{
+	struct far_chain *c = list->first;
+
+	if (c) {
+		list->first = c->next;
+		if (!c->next)
+			list->last = &list->first;
+	}
+	return c;
+}
+
 struct far_fabric_ops {
 	const char *name; /* the URI's scheme: "shm", "sim" */
 	bool quiet;       /* the backend calls each connection's poller itself; the loop does not */

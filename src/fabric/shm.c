@@ -28,7 +28,7 @@ enum {
 
 struct shm {
 	struct far_fabric base;
-	struct shm_list posted, done; /* to be executed; calls that were answered */
+	struct far_chain_list posted, done; /* to be executed; calls that were answered */
 	unsigned ahead;               /* posted chains, from the first, that were prefetched */
 	uint64_t checked;             /* when the sockets were looked at */
 	unsigned ticks;
@@ -147,7 +147,7 @@ shm_post(struct far_fabric *f, struct far_chain *c)
 
 	if (c->first->code == FAR_OP_CALL && k->sock >= 0 && c->cut > 0)
 		return shm_link_call(k, c, far_loop_now(f->loop), &s->done);
-	shm_list_add(&s->posted, c);
+	far_chain_list_add(&s->posted, c);
 	return 0;
 }
 
@@ -186,7 +186,7 @@ shm_poll(struct far_fabric *f)
 
 	if (s->ahead == 0)
 		shm_prefetch_batch(s);
-	c = shm_list_take(&s->posted);
+	c = far_chain_list_take(&s->posted);
 	if (c) {
 		s->ahead--;
 		shm_check(s);
@@ -196,14 +196,14 @@ shm_poll(struct far_fabric *f)
 		}
 		if (shm_call_memory(&s->links[c->node], c))
 			return c;
-		shm_list_add(&s->posted, c);
+		far_chain_list_add(&s->posted, c);
 		return NULL;
 	}
 	for (unsigned i = 0; i < f->nodes_n && !s->done.first; i++) {
 		if (s->links[i].calls_n > 0)
 			shm_link_receive(&s->links[i], &s->done);
 	}
-	return shm_list_take(&s->done);
+	return far_chain_list_take(&s->done);
 }
 
 /* Sleeps until a reply comes, so that a node on the same processor can work on it. */

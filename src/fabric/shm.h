@@ -40,44 +40,18 @@ struct shm_link {
 	uint64_t calls_seq[SHM_CALLS], calls_start[SHM_CALLS];
 };
 
-/* Chains in order, linked by `next`. */
-struct shm_list {
-	struct far_chain *first, **last;
-};
-
-static inline void
-shm_list_add(struct shm_list *list, struct far_chain *c)
-{
-	c->next = NULL;
-	*list->last = c;
-	list->last = &c->next;
-}
-
-static inline struct far_chain *
-shm_list_take(struct shm_list *list)
-{
-	struct far_chain *c = list->first;
-
-	if (c) {
-		list->first = c->next;
-		if (!c->next)
-			list->last = &list->first;
-	}
-	return c;
-}
-
 /* shm_link.c. Connects to the node at `path`; blocks for `timeout_ns` at most. On error nothing is left open. */
 int shm_link_open(struct shm_link *k, const char *path, size_t path_len, uint64_t timeout_ns);
 void shm_link_close(struct shm_link *k);
 
 /* Sends a CALL at the time `now`; once sent, the chain comes back in *done. -FAR_EAGAIN: no room now. A dead node: 0,
  * and the chain is in *done with its error. */
-int shm_link_call(struct shm_link *k, struct far_chain *c, uint64_t now, struct shm_list *done);
+int shm_link_call(struct shm_link *k, struct far_chain *c, uint64_t now, struct far_chain_list *done);
 
 /* Gives a node up that has not answered a call sent before `since`, as if it had ended. */
-void shm_link_expire(struct shm_link *k, uint64_t since, struct shm_list *done);
+void shm_link_expire(struct shm_link *k, uint64_t since, struct far_chain_list *done);
 
 /* Takes the replies that have arrived, and notices the node's end: its calls in flight move to *done. */
-void shm_link_receive(struct shm_link *k, struct shm_list *done);
+void shm_link_receive(struct shm_link *k, struct far_chain_list *done);
 
 #endif

@@ -218,21 +218,21 @@ shm_link_close(struct shm_link *k)
 /* Calls ---------------------------------------------------------------------------------------------------- */
 
 static void
-shm_link_die(struct shm_link *k, struct shm_list *done)
+shm_link_die(struct shm_link *k, struct far_chain_list *done)
 {
 	k->dead = true;
 	for (int i = 0; i < SHM_CALLS; i++) {
 		if (!k->calls[i])
 			continue;
 		k->calls[i]->status = -FAR_EUNSURE;
-		shm_list_add(done, k->calls[i]);
+		far_chain_list_add(done, k->calls[i]);
 		k->calls[i] = NULL;
 	}
 	k->calls_n = 0;
 }
 
 void
-shm_link_expire(struct shm_link *k, uint64_t since, struct shm_list *done)
+shm_link_expire(struct shm_link *k, uint64_t since, struct far_chain_list *done)
 {
 	for (int i = 0; i < SHM_CALLS && k->calls_n > 0; i++) {
 		if (k->calls[i] && k->calls_start[i] < since)
@@ -255,14 +255,14 @@ shm_link_send(struct shm_link *k, uint64_t seq, const struct far_op *op)
 }
 
 int
-shm_link_call(struct shm_link *k, struct far_chain *c, uint64_t now, struct shm_list *done)
+shm_link_call(struct shm_link *k, struct far_chain *c, uint64_t now, struct far_chain_list *done)
 {
 	unsigned place = 0;
 	uint64_t seq;
 
 	if (k->dead || c->first->len > SHM_PAYLOAD_MAX) {
 		c->status = k->dead ? -FAR_ENODE : -FAR_EINVAL;
-		shm_list_add(done, c);
+		far_chain_list_add(done, c);
 		return 0;
 	}
 	while (place < SHM_CALLS && k->calls[place])
@@ -274,7 +274,7 @@ shm_link_call(struct shm_link *k, struct far_chain *c, uint64_t now, struct shm_
 		if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)
 			return -FAR_EAGAIN;
 		c->status = -FAR_ENODE;
-		shm_list_add(done, c);
+		far_chain_list_add(done, c);
 		shm_link_die(k, done);
 		return 0;
 	}
@@ -288,7 +288,7 @@ shm_link_call(struct shm_link *k, struct far_chain *c, uint64_t now, struct shm_
 /* Gives a reply to the call that waits for it; false when nobody does. */
 static bool
 shm_link_reply(struct shm_link *k, const struct shm_frame *frame, const void *data,
-	       struct shm_list *done)
+	       struct far_chain_list *done)
 {
 	unsigned place = frame->seq % SHM_CALLS;
 	struct far_chain *c = k->calls[place];
@@ -304,14 +304,14 @@ shm_link_reply(struct shm_link *k, const struct shm_frame *frame, const void *da
 		memcpy(op->reply, data, frame->len);
 		op->reply_max = frame->len;
 	}
-	shm_list_add(done, c);
+	far_chain_list_add(done, c);
 	k->calls[place] = NULL;
 	k->calls_n--;
 	return true;
 }
 
 void
-shm_link_receive(struct shm_link *k, struct shm_list *done)
+shm_link_receive(struct shm_link *k, struct far_chain_list *done)
 {
 	struct {
 		struct shm_frame frame;

@@ -26,7 +26,7 @@ enum {
 
 struct tcp {
 	struct far_fabric base;
-	struct tcp_list done;
+	struct far_chain_list done;
 	bool moved;           /* poll() has looked at the links since it last returned NULL */
 	unsigned ticks;
 	uint64_t quiet_since; /* 0: something arrived since the last idle() */
@@ -78,7 +78,7 @@ tcp_poll(struct far_fabric *f)
 		s->moved = false;
 		return NULL;
 	}
-	return tcp_list_take(&s->done);
+	return far_chain_list_take(&s->done);
 }
 
 /* Sleeps until something arrives or can be sent, or a task's time has come: very many clients that share few processors

@@ -17,32 +17,6 @@ enum {
 	TCP_LINK_BUFFER = 4 * TCP_FRAME_MAX,
 };
 
-/* Chains in order, linked by `next`. */
-struct tcp_list {
-	struct far_chain *first, **last;
-};
-
-static inline void
-tcp_list_add(struct tcp_list *list, struct far_chain *c)
-{
-	c->next = NULL;
-	*list->last = c;
-	list->last = &c->next;
-}
-
-static inline struct far_chain *
-tcp_list_take(struct tcp_list *list)
-{
-	struct far_chain *c = list->first;
-
-	if (c) {
-		list->first = c->next;
-		if (!c->next)
-			list->last = &list->first;
-	}
-	return c;
-}
-
 /* A frame of a chain that was not answered yet. */
 struct tcp_sent {
 	struct far_chain *chain;
@@ -61,7 +35,7 @@ struct tcp_link {
 	uint64_t timeout_ns;
 	uint64_t seq;          /* of the last frame */
 	uint64_t pushed;       /* bytes given to the system so far */
-	struct tcp_list waiting; /* chains that are not, or not wholly, in the buffer */
+	struct far_chain_list waiting; /* chains that are not, or not wholly, in the buffer */
 	struct tcp_cursor put;   /* in the first of these, when its `op` is not NULL */
 	struct tcp_sent sent[TCP_LINK_FRAMES];
 	uint32_t sent_at, sent_n;
@@ -90,10 +64,10 @@ void tcp_link_close(struct tcp_link *k);
 int tcp_link_attach(struct tcp_link *k, const void *ask, void *answer, uint32_t len);
 
 /* Ends the connection: everything in flight comes back in *done, and later operations get `err`. */
-void tcp_link_die(struct tcp_link *k, int err, struct tcp_list *done);
+void tcp_link_die(struct tcp_link *k, int err, struct far_chain_list *done);
 
 /* Takes in a chain; it comes back in *done. */
-void tcp_link_post(struct tcp_link *k, struct far_chain *c, struct tcp_list *done);
+void tcp_link_post(struct tcp_link *k, struct far_chain *c, struct far_chain_list *done);
 
 /* Is anything in flight? */
 static inline bool
@@ -103,9 +77,9 @@ tcp_link_is_busy(const struct tcp_link *k)
 }
 
 /* Sends what it can, takes what has arrived; what is answered or lost moves to *done. True: something arrived. */
-bool tcp_link_move(struct tcp_link *k, struct tcp_list *done);
+bool tcp_link_move(struct tcp_link *k, struct far_chain_list *done);
 
 /* Gives a node up that is silent although it was asked: everything in flight moves to *done. */
-void tcp_link_look(struct tcp_link *k, uint64_t now, struct tcp_list *done);
+void tcp_link_look(struct tcp_link *k, uint64_t now, struct far_chain_list *done);
 
 #endif

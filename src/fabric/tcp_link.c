@@ -270,7 +270,7 @@ tcp_link_lose(struct far_chain *c, bool sent, int err)
 
 /* Everything in flight comes back; `err` for what comes later. */
 void
-tcp_link_die(struct tcp_link *k, int err, struct tcp_list *done)
+tcp_link_die(struct tcp_link *k, int err, struct far_chain_list *done)
 {
 	struct far_chain *c;
 
@@ -281,20 +281,20 @@ tcp_link_die(struct tcp_link *k, int err, struct tcp_list *done)
 		tcp_link_lose(s->chain, s->start < k->pushed || k->got.op, err);
 		k->got.op = NULL;
 		if (s->last)
-			tcp_list_add(done, s->chain);
+			far_chain_list_add(done, s->chain);
 	}
 	for (int i = 0; i < TCP_LINK_CALLS; i++) {
 		if (!k->calls[i].chain)
 			continue;
 		tcp_link_lose(k->calls[i].chain, true, err);
-		tcp_list_add(done, k->calls[i].chain);
+		far_chain_list_add(done, k->calls[i].chain);
 		k->calls[i].chain = NULL;
 	}
 	k->calls_n = 0;
-	while ((c = tcp_list_take(&k->waiting)) != NULL) {
+	while ((c = far_chain_list_take(&k->waiting)) != NULL) {
 		tcp_link_lose(c, k->put.op != NULL, err);
 		k->put.op = NULL;
-		tcp_list_add(done, c);
+		far_chain_list_add(done, c);
 	}
 	shutdown(k->sock, SHUT_RDWR);
 }
@@ -321,7 +321,7 @@ tcp_link_check_long(const struct tcp_link *k, struct far_chain *c)
 }
 
 void
-tcp_link_post(struct tcp_link *k, struct far_chain *c, struct tcp_list *done)
+tcp_link_post(struct tcp_link *k, struct far_chain *c, struct far_chain_list *done)
 {
 	if (k->err != 0)
 		c->status = k->err;
@@ -330,11 +330,11 @@ tcp_link_post(struct tcp_link *k, struct far_chain *c, struct tcp_list *done)
 	else {
 		tcp_link_check_long(k, c);
 		if (c->cut > 0) {
-			tcp_list_add(&k->waiting, c);
+			far_chain_list_add(&k->waiting, c);
 			return;
 		}
 	}
-	tcp_list_add(done, c);
+	far_chain_list_add(done, c);
 }
 
 /* Begins a frame at the buffer's end; its body follows. */
@@ -449,7 +449,7 @@ tcp_link_put(struct tcp_link *k)
 			last = tcp_link_put_chain(k, c);
 		}
 		if (last)
-			tcp_list_take(&k->waiting);
+			far_chain_list_take(&k->waiting);
 		last = true;
 	}
 }
@@ -507,7 +507,7 @@ tcp_link_take_results(struct tcp_link *k, const struct tcp_frame *f, const uint8
 
 static bool
 tcp_link_take_chain(struct tcp_link *k, const struct tcp_frame *f, const uint8_t *body,
-		    struct tcp_list *done)
+		    struct far_chain_list *done)
 {
 	struct tcp_sent *s = &k->sent[k->sent_at % TCP_LINK_FRAMES];
 	struct far_chain *c = s->chain;
@@ -525,7 +525,7 @@ tcp_link_take_chain(struct tcp_link *k, const struct tcp_frame *f, const uint8_t
 	}
 	if (s->last) {
 		k->got.op = NULL;
-		tcp_list_add(done, c);
+		far_chain_list_add(done, c);
 	}
 	k->sent_at++;
 	k->sent_n--;
@@ -534,7 +534,7 @@ tcp_link_take_chain(struct tcp_link *k, const struct tcp_frame *f, const uint8_t
 
 static bool
 tcp_link_take_call(struct tcp_link *k, const struct tcp_frame *f, const uint8_t *body,
-		   struct tcp_list *done)
+		   struct far_chain_list *done)
 {
 	struct far_chain *c = NULL;
 	struct far_op *op;
@@ -556,14 +556,14 @@ tcp_link_take_call(struct tcp_link *k, const struct tcp_frame *f, const uint8_t 
 		memcpy(op->reply, body, f->used);
 		op->reply_max = f->used;
 	}
-	tcp_list_add(done, c);
+	far_chain_list_add(done, c);
 	return true;
 }
 
 /* One frame; -FAR_E: the connection is over. */
 static int
 tcp_link_take(struct tcp_link *k, const struct tcp_frame *f, const uint8_t *body,
-	      struct tcp_list *done)
+	      struct far_chain_list *done)
 {
 	switch (f->kind) {
 	case TCP_CHAIN:
@@ -582,7 +582,7 @@ tcp_link_take(struct tcp_link *k, const struct tcp_frame *f, const uint8_t *body
 
 /* Takes the frames that have arrived whole. */
 static int
-tcp_link_take_all(struct tcp_link *k, struct tcp_list *done)
+tcp_link_take_all(struct tcp_link *k, struct far_chain_list *done)
 {
 	struct tcp_frame f;
 	int err = 0;
@@ -608,7 +608,7 @@ tcp_link_take_all(struct tcp_link *k, struct tcp_list *done)
 }
 
 bool
-tcp_link_move(struct tcp_link *k, struct tcp_list *done)
+tcp_link_move(struct tcp_link *k, struct far_chain_list *done)
 {
 	ssize_t n;
 	int err;
@@ -655,7 +655,7 @@ tcp_link_ask(struct tcp_link *k)
 }
 
 void
-tcp_link_look(struct tcp_link *k, uint64_t now, struct tcp_list *done)
+tcp_link_look(struct tcp_link *k, uint64_t now, struct far_chain_list *done)
 {
 	/* Silence counts from when something was in flight and this process was there to listen. */
 	bool away = now - k->looked_ns > k->timeout_ns / 2;

@@ -33,7 +33,7 @@ struct verbs {
 	struct ibv_mr *mr;
 	uint8_t *rings;
 	size_t rings_len;
-	struct tcp_list done;
+	struct far_chain_list done;
 	bool moved; /* poll() has looked at the links since it last returned NULL */
 	bool armed; /* the completion queues will wake a sleeper up */
 	unsigned ticks;
@@ -87,7 +87,7 @@ verbs_poll(struct far_fabric *f)
 		s->moved = false;
 		return NULL;
 	}
-	return tcp_list_take(&s->done);
+	return far_chain_list_take(&s->done);
 }
 
 /* Sleeping ---------------------------------------------------------------------------------------------------- */

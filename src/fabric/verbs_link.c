@@ -86,7 +86,7 @@ verbs_link_lose(struct far_chain *c, bool sent, int err)
 
 /* Everything in flight comes back; `err` for what comes later. */
 static void
-verbs_link_die(struct verbs_link *k, int err, struct tcp_list *done)
+verbs_link_die(struct verbs_link *k, int err, struct far_chain_list *done)
 {
 	struct far_chain *c;
 
@@ -97,12 +97,12 @@ verbs_link_die(struct verbs_link *k, int err, struct tcp_list *done)
 
 		verbs_link_lose(s->chain, true, err);
 		if (s->last)
-			tcp_list_add(done, s->chain);
+			far_chain_list_add(done, s->chain);
 	}
-	while ((c = tcp_list_take(&k->waiting)) != NULL) {
+	while ((c = far_chain_list_take(&k->waiting)) != NULL) {
 		verbs_link_lose(c, k->put.op != NULL, err);
 		k->put.op = NULL;
-		tcp_list_add(done, c);
+		far_chain_list_add(done, c);
 	}
 	/* The node shall know at once: it holds a queue pair and a key for this client. */
 	if (k->control->err == 0)
@@ -111,7 +111,7 @@ verbs_link_die(struct verbs_link *k, int err, struct tcp_list *done)
 
 /* The queue pair failed. The node may have said why. */
 static void
-verbs_link_fail(struct verbs_link *k, struct tcp_list *done)
+verbs_link_fail(struct verbs_link *k, struct far_chain_list *done)
 {
 	if (k->control->err == 0)
 		tcp_link_move(k->control, done);
@@ -146,7 +146,7 @@ verbs_link_check(const struct verbs_link *k, struct far_chain *c)
 }
 
 void
-verbs_link_post(struct verbs_link *k, struct far_chain *c, struct tcp_list *done)
+verbs_link_post(struct verbs_link *k, struct far_chain *c, struct far_chain_list *done)
 {
 	if (k->err != 0) {
 		c->status = k->err;
@@ -156,11 +156,11 @@ verbs_link_post(struct verbs_link *k, struct far_chain *c, struct tcp_list *done
 	} else {
 		verbs_link_check(k, c);
 		if (c->cut > 0) {
-			tcp_list_add(&k->waiting, c);
+			far_chain_list_add(&k->waiting, c);
 			return;
 		}
 	}
-	tcp_list_add(done, c);
+	far_chain_list_add(done, c);
 }
 
 /* Posting ----------------------------------------------------------------------------------------------------- */
@@ -263,7 +263,7 @@ verbs_link_put(struct verbs_link *k, struct verbs_batch *b)
 	if (s->last) {
 		wr->send_flags |= IBV_SEND_SIGNALED;
 		k->put.op = NULL;
-		tcp_list_take(&k->waiting);
+		far_chain_list_take(&k->waiting);
 	}
 	return true;
 }
@@ -294,7 +294,7 @@ verbs_link_ring(struct verbs_link *k)
 
 /* All up to number `id` took effect. */
 static void
-verbs_link_settle(struct verbs_link *k, uint64_t id, struct tcp_list *done)
+verbs_link_settle(struct verbs_link *k, uint64_t id, struct far_chain_list *done)
 {
 	for (; k->first <= id && k->first != k->next; k->first++) {
 		const struct verbs_sent *s = &k->sent[k->first % VERBS_DEPTH];
@@ -303,14 +303,14 @@ verbs_link_settle(struct verbs_link *k, uint64_t id, struct tcp_list *done)
 			memcpy(s->to, s->from, s->len);
 		k->ring_used -= s->held;
 		if (s->last)
-			tcp_list_add(done, s->chain);
+			far_chain_list_add(done, s->chain);
 	}
 	k->moved_ns = 0;
 }
 
 /* True: something completed. */
 static bool
-verbs_link_take(struct verbs_link *k, struct tcp_list *done)
+verbs_link_take(struct verbs_link *k, struct far_chain_list *done)
 {
 	struct ibv_wc wc[VERBS_WC];
 	int n = ibv_poll_cq(k->qp.cq, VERBS_WC, wc);
@@ -328,7 +328,7 @@ verbs_link_take(struct verbs_link *k, struct tcp_list *done)
 }
 
 bool
-verbs_link_move(struct verbs_link *k, struct tcp_list *done)
+verbs_link_move(struct verbs_link *k, struct far_chain_list *done)
 {
 	bool moved = false;
 	int more = 1;
@@ -351,7 +351,7 @@ verbs_link_move(struct verbs_link *k, struct tcp_list *done)
 /* Silence ------------------------------------------------------------------------------------------------------ */
 
 void
-verbs_link_look(struct verbs_link *k, uint64_t now, struct tcp_list *done)
+verbs_link_look(struct verbs_link *k, uint64_t now, struct far_chain_list *done)
 {
 	bool away = now - k->looked_ns > k->timeout_ns / 2;
 

@@ -31,7 +31,7 @@ struct verbs_link {
 	uint32_t rkey;
 	int err; /* 0, or what every operation gets from now on */
 	/* Chains that are not, or not wholly, posted; and the place in the first one, when its `op` is not NULL. */
-	struct tcp_list waiting;
+	struct far_chain_list waiting;
 	struct tcp_cursor put;
 	struct verbs_sent sent[VERBS_DEPTH]; /* by the low bits of their numbers */
 	uint64_t first, next; /* numbers: of the oldest of these, of the next one */
@@ -50,7 +50,7 @@ int verbs_link_open(struct verbs_link *k, struct verbs_device *d);
 void verbs_link_close(struct verbs_link *k);
 
 /* Takes in a chain; it comes back in *done. */
-void verbs_link_post(struct verbs_link *k, struct far_chain *c, struct tcp_list *done);
+void verbs_link_post(struct verbs_link *k, struct far_chain *c, struct far_chain_list *done);
 
 /* Is anything in flight? */
 static inline bool
@@ -60,9 +60,9 @@ verbs_link_is_busy(const struct verbs_link *k)
 }
 
 /* Posts what it can, takes what is done. True: something was. */
-bool verbs_link_move(struct verbs_link *k, struct tcp_list *done);
+bool verbs_link_move(struct verbs_link *k, struct far_chain_list *done);
 
 /* Hears what the node says besides, and gives it up when it is silent. */
-void verbs_link_look(struct verbs_link *k, uint64_t now, struct tcp_list *done);
+void verbs_link_look(struct verbs_link *k, uint64_t now, struct far_chain_list *done);
 
 #endif

@@ -22,7 +22,7 @@ struct answers_chain {
 
 struct answers {
 	struct tcp_link link;
-	struct tcp_list done;
+	struct far_chain_list done;
 	int sock; /* the agent's end */
 	uint64_t seq;
 	struct answers_chain chains[ANSWERS_CHAINS];
@@ -89,7 +89,7 @@ answers_take(struct answers *a)
 	tcp_link_move(&a->link, &a->done);
 	while (recv(a->sock, sink, sizeof(sink), MSG_DONTWAIT) > 0)
 		;
-	while ((c = tcp_list_take(&a->done))) {
+	while ((c = far_chain_list_take(&a->done))) {
 		struct answers_chain *one = FAR_CONTAINER(c, struct answers_chain, chain);
 
 		FUZZ_CHECK(one->waits && c->status <= 0);

@@ -122,7 +122,7 @@ struct link_call {
 
 /* A new call in each place that has none. */
 static void
-link_call(struct shm_link *k, struct link_call *c, struct fuzz_in *in, struct shm_list *done)
+link_call(struct shm_link *k, struct link_call *c, struct fuzz_in *in, struct far_chain_list *done)
 {
 	static const uint32_t rooms[] = { sizeof(struct control_reply), 0, 8, SHM_PAYLOAD_MAX };
 	uint32_t room = rooms[fuzz_byte(in) & 3];
@@ -161,11 +161,11 @@ link_packet(int sock, struct fuzz_in *in)
 }
 
 static void
-link_take(struct link_call *calls, struct shm_list *done)
+link_take(struct link_call *calls, struct far_chain_list *done)
 {
 	struct far_chain *c;
 
-	while ((c = shm_list_take(done))) {
+	while ((c = far_chain_list_take(done))) {
 		struct link_call *l = FAR_CONTAINER(c, struct link_call, chain);
 
 		FUZZ_CHECK(l >= calls && l < calls + LINK_CALLS && l->waits);
@@ -182,7 +182,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static struct link_call calls[LINK_CALLS];
 	struct fuzz_in in = { data, size };
 	struct shm_link k = { .sock = -1 };
-	struct shm_list done = { .last = &done.first };
+	struct far_chain_list done = { .last = &done.first };
 	int err;
 
 	if (!n.addr.sun_family)

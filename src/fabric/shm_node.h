@@ -81,6 +81,9 @@ int shm_node_spawn(uint64_t size, struct shm_child *out, struct shm_why *why);
 /* The same, and it listens at a free port of 127.0.0.1 besides. `weakness` as in struct shm_node_opts. */
 int shm_node_spawn_tcp(uint64_t size, uint64_t weakness, struct shm_child *out, struct shm_why *why);
 
+/* Adds the address of one node more to the URI of a pool, "" at first, of `len` bytes: the scheme stands once. */
+void shm_uri_add(char *uri, size_t len, const char *node);
+
 /* Ends it, waits for that, removes its directory. Does nothing when pid is 0. */
 void shm_node_stop(struct shm_child *c);
 

@@ -150,6 +150,16 @@ shm_node_spawn_tcp(uint64_t size, uint64_t weakness, struct shm_child *out, stru
 }
 
 void
+shm_uri_add(char *uri, size_t len, const char *node)
+{
+	const char *slashes = strncmp(node, "shm:", 4) == 0 ? NULL : strstr(node, "://");
+	size_t at = strlen(uri), scheme = slashes ? (size_t)(slashes + 3 - node) : 4;
+
+	FAR_ASSERT(slashes || strncmp(node, "shm:", 4) == 0);
+	snprintf(uri + at, len - at, "%s%s", at ? "," : "", at ? node + scheme : node);
+}
+
+void
 shm_node_stop(struct shm_child *c)
 {
 	char path[sizeof(c->dir) + 8];

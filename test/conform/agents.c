@@ -67,10 +67,7 @@ agents_open(const struct agents_opts *opts)
 		REQUIRE(pthread_barrier_init(&a->ready, NULL, 2) == 0);
 		REQUIRE(pthread_create(&a->thread, NULL, agent_thread, a) == 0);
 		pthread_barrier_wait(&a->ready);
-		/* "tcp://HOST:PORT,HOST:PORT": the scheme stands once. */
-		strcat(all->uri, all->n == 0 ? shm_node_uri(a->node) : ",");
-		if (all->n > 0)
-			strcat(all->uri, shm_node_uri(a->node) + strlen("tcp://"));
+		shm_uri_add(all->uri, sizeof(all->uri), shm_node_uri(a->node));
 	}
 	if (opts->key)
 		strcat(strcat(all->uri, "?key="), opts->key);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The same clients on one loop, while one chain of ten fails. */
-#include "conform/fabric_tcp.h"
+#include "conform/fabric_process.h"
 
 int
 main(int argc, char **argv)

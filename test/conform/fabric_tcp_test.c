@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "conform/fabric_tcp.h"
+#include "conform/fabric_process.h"
 
 int
 main(int argc, char **argv)

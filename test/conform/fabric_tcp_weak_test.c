@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The same against agents that copy word by word, one connection's beside another's. */
-#include "conform/fabric_tcp.h"
+#include "conform/fabric_process.h"
 
 int
 main(int argc, char **argv)

@@ -473,8 +473,8 @@ chaos_init(struct chaos *c)
 		snprintf(c->uri, sizeof(c->uri), "verbs://127.0.0.1:%u,127.0.0.1:%u", CHAOS_PORT, CHAOS_PORT + 1);
 	else
 		snprintf(c->uri, sizeof(c->uri), "shm:%s,%s", c->path[0], c->path[1]);
-	if (options.tcp > 0)
-		snprintf(c->tcp_uri, sizeof(c->tcp_uri), "%s,%s", c->listen[0], c->listen[1] + strlen("tcp://"));
+	for (unsigned i = 0; options.tcp > 0 && i < CHAOS_NODES; i++)
+		shm_uri_add(c->tcp_uri, sizeof(c->tcp_uri), c->listen[i]);
 	REQUIRE(far_open(c->uri, NULL, &f) == 0);
 	CHECK_EQ(far_table_create(f, CHAOS_TABLE, &small), 0);
 	far_close(f);

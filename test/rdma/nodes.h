@@ -5,7 +5,6 @@
 
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
 
 #include "fabric/shm_node.h"
@@ -48,11 +47,9 @@ nodes_start(struct nodes *w, uint64_t size, const char *options)
 static inline void
 nodes_uri(const struct nodes *w, char *uri, size_t len)
 {
-	size_t at = 0;
-
+	uri[0] = '\0';
 	for (unsigned i = 0; i < w->n; i++)
-		at += (size_t)snprintf(uri + at, len - at, "%s%s", i == 0 ? "" : ",",
-				       i == 0 ? w->uri[i] : w->uri[i] + strlen("verbs://"));
+		shm_uri_add(uri, len, w->uri[i]);
 }
 
 static inline void

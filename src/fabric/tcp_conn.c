@@ -247,8 +247,8 @@ tcp_conn_answer(struct tcp_conn *c)
 	c->out_n += f.len;
 }
 
-/* A frame of operations; false: it breaks the format. */
-static bool
+/* A frame of operations. */
+static void
 tcp_conn_chain(struct tcp_conn *c, const uint8_t *body, uint32_t answer_len)
 {
 	struct tcp_agent *a = c->agent;
@@ -260,17 +260,16 @@ tcp_conn_chain(struct tcp_conn *c, const uint8_t *body, uint32_t answer_len)
 	if (c->chain_err != 0) {
 		c->exec = (struct tcp_exec){ .err = c->chain_err };
 		tcp_conn_answer(c);
-		return true;
+		return;
 	}
 	tcp_exec_begin(&c->exec, body, c->frame.ops_n, a->weak ? c->scratch : to);
 	if (a->weak) {
 		c->running = true;
 		a->running_n++;
-		return true;
+		return;
 	}
 	tcp_exec_run(&c->exec, &a->words);
 	tcp_conn_answer(c);
-	return true;
 }
 
 /* Opens the client's own way to the region; false: no room to say so. */
@@ -326,11 +325,11 @@ tcp_conn_check(const struct tcp_conn *c, const uint8_t *body, uint32_t *answer_l
 static void
 tcp_conn_serve(struct tcp_conn *c, const uint8_t *body, uint32_t answer_len)
 {
-	bool fine;
+	bool fine = true;
 
 	switch (c->frame.kind) {
 	case TCP_CHAIN:
-		fine = tcp_conn_chain(c, body, answer_len);
+		tcp_conn_chain(c, body, answer_len);
 		break;
 	case TCP_ATTACH:
 		fine = tcp_conn_attach(c, body);

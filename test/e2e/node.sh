@@ -4,57 +4,16 @@
 # case.
 
 . "$(dirname "$0")/tap.sh"
+. "$(dirname "$0")/nodes.sh"
 limit=20
-nodes=
 export FARSIDE_POOL="shm:$dir/n0,$dir/n1"
-
-finish() {
-	for pid in $nodes; do
-		kill -9 "$pid" 2>/dev/null
-	done
-	wait
-	rm -rf "$dir"
-}
-trap finish EXIT
-cd "$dir" || exit 1
 
 # start NAME ARGUMENT...: a node at shm:DIR/NAME; its process id is in $node
 start() {
 	name=$1
 	shift
-	mkfifo ready || exit 1
-	"$farside" node "shm:$dir/$name" "$@" --ready-fd 3 3>ready >/dev/null 2>"$name.err" &
-	node=$!
-	nodes="$nodes $node"
-	line=$(timeout 20 cat ready)
-	rm ready
+	launch 20 "shm:$dir/$name" "$@" 2>"$name.err"
 	[ "${line#ready "shm:$dir/$name" }" != "$line" ]
-}
-
-# ends PID SIGNAL: sends it and waits; the exit status is in $code
-ends() {
-	kill "-$2" "$1"
-	wait "$1" 2>/dev/null
-	code=$?
-}
-
-# waits TEXT FILE [N]: until N lines (1) of FILE have it
-waits() {
-	for _ in $(seq 100); do
-		[ "$(grep -c "$1" "$2")" -lt "${3:-1}" ] || return 0
-		sleep 0.05
-	done
-	return 1
-}
-
-# loads ROWS: leaves a client ($client) in the middle of a load from the fifo `feed`, of which descriptor 4 is the other
-# end: it has got ROWS and waits for more
-loads() {
-	"$farside" load t feed --key id --value v >/dev/null 2>&1 &
-	client=$!
-	exec 4>feed
-	printf '%s\n' "$1" >&4
-	at_work $client
 }
 
 # Starting ----------------------------------------------------------------------------------------------------

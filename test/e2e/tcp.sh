@@ -4,49 +4,18 @@
 # TAP line per case.
 
 . "$(dirname "$0")/tap.sh"
+. "$(dirname "$0")/nodes.sh"
 limit=30
-nodes=
-
-finish() {
-	for pid in $nodes; do
-		kill -9 "$pid" 2>/dev/null
-	done
-	wait
-	rm -rf "$dir"
-}
-trap finish EXIT
-cd "$dir" || exit 1
 
 # start ARGUMENT...: a node; its process id is in $node, what it says when it is ready in $line
 start() {
-	mkfifo ready || exit 1
-	"$farside" node "$@" --ready-fd 3 3>ready >/dev/null 2>>node.err &
-	node=$!
-	nodes="$nodes $node"
-	line=$(timeout 20 cat ready)
-	rm ready
+	launch 20 "$@" 2>>node.err
 	[ -n "$line" ]
 }
 
 # address: the tcp: URI of the last node
 address() {
 	echo "$line" | tr ' ' '\n' | grep '^tcp:'
-}
-
-# ends PID SIGNAL: sends it and waits; the exit status is in $code
-ends() {
-	kill "-$2" "$1"
-	wait "$1" 2>/dev/null
-	code=$?
-}
-
-# loads ROWS: leaves a client ($client) in the middle of a load
-loads() {
-	"$farside" load t feed --key id --value v >load.out 2>load.err &
-	client=$!
-	exec 4>feed
-	printf '%s\n' "$1" >&4
-	at_work $client
 }
 
 # Starting ----------------------------------------------------------------------------------------------------

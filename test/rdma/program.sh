@@ -4,39 +4,16 @@
 # are killed, stopped and fenced, and what it says when something is missing. Prints one TAP line per case.
 
 . "$(dirname "$0")/tap.sh"
-nodes=
-cd "$dir" || exit 1
-
-finish() {
-	for pid in $nodes; do
-		kill -9 "$pid" 2>/dev/null
-	done
-	wait
-	rm -rf "$dir"
-}
-trap finish EXIT
+. "$(dirname "$0")/nodes.sh"
+patience=30
 
 # start NAME URI ARGUMENT...: a node; its process id is in $node, where it listens in $at_uri
 start() {
 	name=$1 uri=$2
 	shift 2
-	mkfifo ready || exit 1
-	"$farside" node --listen "$uri" "$@" --ready-fd 3 3>ready >/dev/null 2>"$name.err" &
-	node=$!
-	nodes="$nodes $node"
-	line=$(timeout 60 cat ready)
-	rm ready
+	launch 60 --listen "$uri" "$@" 2>"$name.err"
 	at_uri=$(echo "$line" | cut -d' ' -f2)
 	case $line in "ready verbs://"*) ;; *) cp "$name.err" err && return 1 ;; esac
-}
-
-# waits TEXT FILE [N]: until N lines (1) of FILE have it
-waits() {
-	for _ in $(seq 300); do
-		[ "$(grep -c "$1" "$2")" -lt "${3:-1}" ] || return 0
-		sleep 0.1
-	done
-	return 1
 }
 
 # kind NAME MEMBER: a number of one kind of operation in the JSON
@@ -90,22 +67,16 @@ grep -o '"ops_per_s": [0-9]*' out | sed 's/^/# /'
 # Clients that die, stop and wake up --------------------------------------------------------------------------------
 
 mkfifo feed
-# loads: leaves a client ($client) in the middle of a load, holding a session
-loads() {
-	"$farside" load t feed --key id --value v >load.out 2>load.err &
-	client=$!
-	exec 4>feed
-	printf 'id,v\na,1\n' >&4
-	sleep 1
-}
-loads
+loads 'id,v
+a,1'
 kill -9 $client
 wait $client
 exec 4>&-
 runs 0 put t after kill && runs 0 get t after && [ "$(cat out)" = kill ] && runs 0 check t
 ok "a client is killed: the others work on"
 
-loads
+loads 'id,v
+a,1'
 kill -STOP $client
 # Its lease ends while others are at work, and who takes over what it holds has it fenced.
 runs 0 bench --workload A --keys 2000 --ops 20000 --json && waits "a client that was silent past its lease" zero.err
